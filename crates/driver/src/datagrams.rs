@@ -221,8 +221,7 @@ impl Connection {
     }
 
     /// Waits until [`max_datagram_size`](Self::max_datagram_size) differs from `known`, and returns
-    /// it.
-    /// Dropping the future has no effect.
+    /// it. Dropping the future has no effect.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection ends before this.

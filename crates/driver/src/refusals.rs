@@ -132,11 +132,8 @@ fn apply(endpoint: &EndpointShared, socket: &Arc<Socket>, error: &QueuedError) {
     drop(state);
     for connection in handshaking {
         // [9000 14.2.1 icmp-validated]
-        if !connection.has_no_answer_from(to, &error.quote) {
-            continue;
-        }
-        let mtu = connection.lock().core.mtu();
-        if let Some(refusal) = refusal(error.number, mtu)
+        if let Some(mtu) = connection.mtu_unanswered_by(to, &error.quote)
+            && let Some(refusal) = refusal(error.number, mtu)
             && (error.number == libc::ECONNREFUSED || connection.is_long_out_of_reach())
         {
             connection.fail(socket, &refusal);
@@ -160,19 +157,19 @@ fn refusal(number: i32, mtu: u16) -> Option<ConnectionError> {
 }
 
 impl Shared {
-    /// Returns true if a client's handshake with the server at `to` is in progress, no packet from
-    /// the server has been opened, and `quote` belongs to a packet to it.
-    fn has_no_answer_from(&self, to: SocketAddr, quote: &[u8]) -> bool {
+    /// Returns the size of the datagrams of a client's handshake with the server at `to`, in bytes,
+    /// if no packet from the server has been opened and `quote` belongs to a packet to it.
+    fn mtu_unanswered_by(&self, to: SocketAddr, quote: &[u8]) -> Option<u16> {
         let same = |remote: SocketAddr| {
             let ip = remote.ip().to_canonical();
             (ip, remote.port()) == (to.ip().to_canonical(), to.port())
         };
-        self.server_name.is_some() && {
-            let state = self.lock();
-            state.core.is_handshaking()
-                && state.core.stats().packets_received == 0
-                && same(state.core.remote_address())
-                && state.core.is_quoted_by(quote)
-        }
+        self.server_name.as_ref()?;
+        let state = self.lock();
+        let is_unanswered = state.core.is_handshaking()
+            && state.core.stats().packets_received == 0
+            && same(state.core.remote_address())
+            && state.core.is_quoted_by(quote);
+        is_unanswered.then(|| state.core.mtu())
     }
 }

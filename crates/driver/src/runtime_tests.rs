@@ -101,7 +101,7 @@ fn with_small_buffer() -> UdpSocket {
 
 /// All connections of an endpoint can send a request at the same time.
 #[tokio::test]
-async fn the_receive_buffer_grows_with_the_number_of_connections() {
+async fn the_receive_buffer_follows_the_number_of_connections() {
     let server = Endpoint::from_socket(with_small_buffer(), Some(server_config())).unwrap();
     let begun = server.receive_buffer();
     assert_eq!(begun.requested, begun.granted);
@@ -117,6 +117,14 @@ async fn the_receive_buffer_grows_with_the_number_of_connections() {
     let grown = server.receive_buffer();
     assert_eq!(grown.requested, 16 * 4096);
     assert!(grown.granted > begun.granted, "{begun:?} {grown:?}");
+    // It shrinks with their number.
+    drop(connections);
+    soon("a smaller buffer", async {
+        while server.receive_buffer() != begun {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 /// Forwards datagrams of one client in both directions, each after `delay`. Returns the address for

@@ -22,8 +22,9 @@ use pathmark_transport::streams::{self, StreamId};
 /// You can write until you [`finish`](Self::finish) or [`reset`](Self::reset) the stream, the peer
 /// stops it, or the connection ends. [`stopped`](Self::stopped) returns how it ended.
 ///
-/// Dropping this finishes the stream, so that written data is still delivered. To abandon it
-/// instead, call [`reset`](Self::reset).
+/// Dropping this finishes the stream, so that written data is still delivered as long as something
+/// keeps the connection open: a [`Connection`](super::Connection), another stream, or the future of
+/// [`stopped`](Self::stopped). To abandon the stream instead, call [`reset`](Self::reset).
 #[derive(Debug)]
 pub struct SendStream {
     shared: User,

@@ -54,11 +54,12 @@ pub struct TransportConfig {
     /// `None` disables it.
     pub keep_alive: Option<Duration>,
     /// Largest datagram to send before path MTU discovery has run, in bytes of UDP payload
-    /// including the shim. Every path must be able to carry it, which holds for 1200 on the
-    /// Internet (RFC 9000 §14). You can raise it if you know the network. You should lower it, to
-    /// no less than 400, only for repeating old studies with small packets, and then at both ends:
-    /// Initial datagrams will be equally small, and servers with a different configuration will
-    /// drop them.
+    /// including the shim. Every path should be able to carry it, which holds for 1200 on the
+    /// Internet (RFC 9000 §14). You can raise it if you know the network; a path that doesn't carry
+    /// it is used with 1200 bytes after some losses, unless discovery is disabled. You should lower
+    /// it, to no less than 400, only for paths that carry less or for repeating old studies with
+    /// small packets, and then at both ends: Initial datagrams will be equally small, and servers
+    /// with a different configuration will drop them.
     pub initial_mtu: u16,
     /// Largest datagram that path MTU discovery tries, in bytes of UDP payload including the shim.
     /// Discovery is disabled if this isn't above [`initial_mtu`](Self::initial_mtu). With `None`,

@@ -122,8 +122,8 @@ pub(super) fn proxy(args: Args) -> Outcome {
         Some(Subcommand::Uris { file, user }) => {
             let loaded = Loaded::of(file, false).map_err(|failure| match failure {
                 Failure::Usage(error) => Failure::Usage(error.context(
-                    "no configuration to read; for a file of tokens, add --show-uri to pathmark \
-                     proxy --token-file",
+                    "cannot read the configuration (with a file of tokens alone, run pathmark \
+                     proxy --token-file FILE --show-uri)",
                 )),
                 other => other,
             })?;

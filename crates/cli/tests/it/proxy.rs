@@ -214,6 +214,8 @@ fn a_token_is_shown_to_no_pipe_and_wrong_files_have_a_line() {
     assert!(is_one, "{code:?} {one}");
     let (code, said) = uris(&["b"]);
     assert!(code == Some(2) && said.contains("has no user b"), "{said}");
+    let (code, said) = outcome(&["proxy", "uris", tokens.to_str().unwrap()]);
+    assert!(code == Some(2) && said.contains("--show-uri"), "{said}");
     let start = "tokens = 'tokens'\nlisten = ':1'\n";
     for (text, expected) in [
         (format!("{start}ports = 1\n"), "proxy.toml:3: unknown field"),

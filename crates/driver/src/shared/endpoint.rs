@@ -177,18 +177,18 @@ impl EndpointShared {
         state.idle.wakers()
     }
 
-    /// Shrinks the socket's receive buffer after a connection has ended, if no other one needs as
-    /// much.
+    /// Shrinks the socket's receive buffer after a connection has ended, if the others need less.
     pub(crate) fn fit_receive_buffer(&self, socket: &Socket, ended: &Shared) {
         let wish = |connection: &Shared| connection.receive_buffer.load(Ordering::Relaxed);
         let size = socket.requested_receive_buffer();
-        if wish(ended) < size {
+        let state = self.lock();
+        let before = wish(ended).max(for_connections(state.alive + 1));
+        let mut largest = for_connections(state.alive);
+        if before < size || largest >= size {
             return;
         }
-        let state = self.lock();
-        let mut largest = for_connections(state.alive);
-        for connection in state.connections.iter().flatten() {
-            largest = largest.max(wish(connection));
+        for other in state.connections.iter().flatten() {
+            largest = largest.max(wish(other));
             if largest >= size {
                 return;
             }

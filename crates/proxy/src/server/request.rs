@@ -67,13 +67,11 @@ async fn take(
                 StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                 PROXY_AUTHENTICATE,
             ),
-            _ => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
+            Ok(Ask::Udp(_)) => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
+            Err(_) => return no_files(exchange, request.method()).await,
         };
         let field = (field, HeaderValue::from_static("Bearer"));
-        return match asked {
-            Ok(_) => finish(exchange, status, [field]).await,
-            Err(_) => no_files(exchange, status, field).await,
-        };
+        return finish(exchange, status, [field]).await;
     };
     let asked = match asked {
         Ok(asked) => asked,
@@ -274,20 +272,17 @@ async fn finish(
     exchange.finish(None).await
 }
 
-/// Responds to somebody who takes the proxy for a server of files.
-async fn no_files(
-    mut exchange: ServerExchange,
-    status: StatusCode,
-    (name, value): (HeaderName, HeaderValue),
-) -> Result<(), LinkError> {
+/// Responds to a client that takes the proxy for a server of files.
+async fn no_files(mut exchange: ServerExchange, method: &Method) -> Result<(), LinkError> {
     let detail = "a proxy answers here, which serves no files: use pathmark tunnel with its URI";
-    let reply = problem(status, detail);
+    let reply = problem(StatusCode::UNAUTHORIZED, detail).with(WWW_AUTHENTICATE, "Bearer");
     let mut head = Response::new(());
-    *head.status_mut() = status;
+    *head.status_mut() = reply.status;
     *head.headers_mut() = reply.headers;
-    head.headers_mut().insert(name, value);
     exchange.respond(head).await?;
-    exchange.send(reply.body).await?;
+    if *method != Method::HEAD {
+        exchange.send(reply.body).await?;
+    }
     exchange.finish(None).await
 }
 

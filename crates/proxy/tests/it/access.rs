@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use pathmark_http3::http::{Method, Request, StatusCode};
+use pathmark_http3::wire::ClientLink;
 use pathmark_proxy::outbound::{Outbound, Refusal};
 use pathmark_proxy::server::Access;
 use pathmark_proxy::target::Target;
@@ -42,6 +44,31 @@ async fn a_wrong_token_opens_nothing() {
         let refused = tunnel.tcp(&to).await.map(drop);
         assert_eq!(refused, Err(Refusal::Unauthorized));
         assert_eq!(served.proxy.counts().unauthorized, 1);
+    })
+    .await;
+}
+
+/// A client that takes the proxy for a server of files is told so, unless a response to its method
+/// has no content (RFC 9110 section 9.3.2).
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_for_files_are_refused_with_a_reason() {
+    bounded(async {
+        let served = Served::new(access(&["a"]));
+        let link = ClientLink::new(served.connect().await, 10_000).await;
+        let link = link.unwrap();
+        for (method, has_reason) in [(Method::GET, true), (Method::HEAD, false)] {
+            let head = Request::builder().method(&method);
+            let head = head.uri("https://localhost/file").body(()).unwrap();
+            let mut exchange = link.request(head).await.unwrap();
+            exchange.finish(None).await.unwrap();
+            let response = exchange.response().await.unwrap();
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+            assert_eq!(response.headers()["www-authenticate"], "Bearer");
+            let content = exchange.data().await.unwrap().unwrap_or_default();
+            let said = String::from_utf8_lossy(&content);
+            assert_eq!(said.contains("pathmark tunnel"), has_reason, "{method}");
+            assert_eq!(content.is_empty(), !has_reason, "{method}");
+        }
     })
     .await;
 }

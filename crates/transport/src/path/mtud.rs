@@ -83,14 +83,14 @@ impl Mtud {
         Self::with_base(BASE_MTU, ceiling)
     }
 
-    /// Returns the size that the path is known to carry, in bytes of UDP payload.
+    /// Returns the size that the path should carry, in bytes of UDP payload.
     pub const fn base(&self) -> u16 {
         self.base
     }
 
-    /// Begins at `base`, which the path is known to carry. The size never exceeds `ceiling` if this
-    /// is above the base. With a base at the ceiling, there's nothing to discover and nothing to
-    /// fall back to.
+    /// Begins at `base`, which the path should carry. The size never exceeds `ceiling` if this is
+    /// above the base. A base above [`BASE_MTU`] is given up if the path doesn't carry it, unless
+    /// it is at the ceiling: then there's nothing to discover and nothing to fall back to.
     pub const fn with_base(base: u16, ceiling: u16) -> Self {
         let base = if base < LEAST_BASE { LEAST_BASE } else { base };
         let base = if base > LARGEST_MTU {
