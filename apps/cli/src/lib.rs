@@ -5,6 +5,7 @@
 
 mod command;
 pub mod demo;
+mod explain;
 mod report;
 
 pub use command::main;

@@ -10,6 +10,7 @@ use pathmark::{Connection, PathReport};
 
 /// The sending side of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct SenderReport {
     /// The congestion controller that was active at the end.
     pub(crate) algorithm: String,

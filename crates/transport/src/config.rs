@@ -8,6 +8,7 @@ use pathmark_cc::Controller;
 use crate::datagrams::DatagramsConfig;
 use crate::path::{BASE_MTU, LEAST_BASE};
 use crate::streams::StreamsConfig;
+use crate::trace::TraceFactory;
 use crate::wire::packet::MIN_INITIAL_DATAGRAM;
 use crate::{Duration, Instant, Signal};
 
@@ -76,6 +77,8 @@ pub struct TransportConfig {
     /// because only the low six bits are used. 0 means best effort. Drivers currently set it only
     /// on Linux. Packets that the endpoint sends without a connection (Retry, resets) always use 0.
     pub dscp: u8,
+    /// Creates a log of each connection's events.
+    pub trace: Option<Arc<dyn TraceFactory>>,
     /// Limits and windows of streams.
     pub streams: StreamsConfig,
     /// Unreliable datagrams (RFC 9221): whether this side accepts them, and the bounds of its
@@ -120,6 +123,7 @@ impl TransportConfig {
             max_udp_payload_size: 65_527,
             ecn: true,
             dscp: 0,
+            trace: None,
             streams: StreamsConfig::default(),
             datagrams: DatagramsConfig::default(),
             max_ack_delay: Duration::from_millis(25),

@@ -40,6 +40,7 @@ pub mod path;
 pub mod recovery;
 mod signal;
 pub mod streams;
+pub mod trace;
 pub mod wire;
 
 pub use config::{ControllerFactory, TransportConfig};

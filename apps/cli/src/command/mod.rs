@@ -13,6 +13,7 @@ mod connect;
 mod control;
 mod demo;
 mod emulate;
+mod explain;
 mod exposition;
 mod figures;
 mod files;
@@ -27,6 +28,7 @@ mod pages;
 mod perf;
 mod proxy;
 mod put;
+mod qlog;
 mod reconnect;
 mod routers;
 mod serve;
@@ -62,6 +64,7 @@ Examples:
   pathmark proxy --listen :4433 --token-file tokens carry TCP and UDP; prints a URI for clients
   pathmark tunnel --uri-file proxy.uri -D 1080      any application through a proxy
   pathmark perf client host:4433 --download 1GB     measure
+  pathmark explain report.json                      say why a transfer took that long
   pathmark emulate five-files                       the same code under a virtual clock, in a second
   pathmark compare --out compare                    control laws over a grid of paths, in minutes
 
@@ -88,6 +91,8 @@ enum Command {
     Tunnel(Box<tunnel::Args>),
     /// Run a scenario under a virtual clock: the same endpoints and routers, without a network
     Emulate(emulate::Args),
+    /// Say why a transfer took as long as it did, from its JSON report or its qlog
+    Explain(explain::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
@@ -158,6 +163,10 @@ pub fn main() -> ExitCode {
         _ => None,
     });
     limits::raise_open_files();
+    if let Err(error) = qlog::begin() {
+        output::note!("pathmark: {error:#}");
+        return ExitCode::from(2);
+    }
     let json = cli.command.json();
     let is_demo = matches!(cli.command, Command::Demo(_));
     let outcome = match cli.command {
@@ -175,6 +184,7 @@ pub fn main() -> ExitCode {
         Command::Tunnel(args) => session::run(|stop| tunnel::tunnel(*args, stop)),
         Command::Top(args) => session::run(|stop| top::top(args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
         Command::Pages(args) => pages::pages(&args),
@@ -182,6 +192,7 @@ pub fn main() -> ExitCode {
         Command::Perf(perf::Command::Server(args)) => session::run(|stop| perf::server(args, stop)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
     };
+    qlog::end();
     let code = report(outcome, json, is_demo);
     output::settle();
     ExitCode::from(code)
@@ -226,6 +237,7 @@ impl Command {
             Self::Ls(args) => args.client.json,
             Self::Tunnel(args) => args.json(),
             Self::Emulate(args) => args.json,
+            Self::Explain(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
             Self::Pages(_) | Self::Top(_) => false,

@@ -181,6 +181,7 @@ async fn serve(args: Args, stop: Stop) -> Outcome {
     let loaded = Loaded::from_args(&args, true)?;
     let laws = loaded.cc.clone().unwrap_or(args.cc.clone()).0;
     let mut transport = pathmark::transport_config_of(&laws);
+    super::qlog::log(&mut transport);
     transport.dscp = args.marking.dscp;
     carry_flows(&mut transport);
     let _edge = args

@@ -83,6 +83,7 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         .map_err(Failure::usage)?;
     let laws = args.cc.0;
     let mut transport = pathmark::transport_config_of(&laws);
+    super::qlog::log(&mut transport);
     transport.dscp = args.marking.dscp;
     let joined = args.proxy.as_deref().map(Joined::load).transpose()?;
     if joined.is_some() {

@@ -330,6 +330,7 @@ pub(super) struct DscpArgs {
 pub(super) fn transport(algorithm: &Algorithm, marking: DscpArgs) -> TransportConfig {
     let mut config = pathmark::transport_config(algorithm);
     config.dscp = marking.dscp;
+    super::qlog::log(&mut config);
     config
 }
 

@@ -11,6 +11,7 @@ use super::stats::Stats;
 use crate::ack::AckRequest;
 use crate::recovery::{AckError, Fate, Probe, Recovery, SentPacket, Timeout};
 use crate::streams::AckedRun;
+use crate::trace::{TraceEvent, TracedPacket, Tracing};
 use crate::wire::frame::{Ack, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
@@ -25,6 +26,7 @@ struct FrameOwners<'a> {
     received: &'a mut Received,
     path: &'a mut Path,
     stats: &'a mut Stats,
+    tracing: &'a mut Tracing,
     mtu_changed: bool,
 }
 
@@ -64,6 +66,15 @@ impl FrameOwners<'_> {
                 self.ack_request.on_lost(*sequence);
             }
         }
+        self.tracing.record(self.now, || {
+            TraceEvent::Lost(TracedPacket {
+                ty: self.space.packet_type(),
+                number,
+                bytes: packet.size.into(),
+                shim: packet.shim,
+                mtu_probe: packet.probe == Probe::Mtu,
+            })
+        });
         if packet.probe == Probe::Mtu {
             self.stats.mtu_probes_lost += 1;
         } else {
@@ -83,6 +94,7 @@ pub(super) struct Fates<'a> {
     pub(super) spaces: &'a mut PacketSpaces,
     pub(super) paths: &'a mut Paths,
     pub(super) stats: &'a mut Stats,
+    pub(super) tracing: &'a mut Tracing,
 }
 
 impl Fates<'_> {
@@ -98,6 +110,7 @@ impl Fates<'_> {
             received,
             path: &mut self.paths.path,
             stats: self.stats,
+            tracing: self.tracing,
             mtu_changed: false,
         };
         (recovery, owners)
@@ -169,6 +182,10 @@ impl Fates<'_> {
             in_flight: recovery.bytes_in_flight(),
             next: self.spaces.next_number(),
         };
+        for difference in report.differences() {
+            self.tracing
+                .record(now, || TraceEvent::Feedback(difference));
+        }
         let settled = self.paths.path.settle(now, report, &measured);
         self.stats.feedback_received += settled.feedback;
         self.stats.congestion_experienced += u64::from(settled.marked);
@@ -185,6 +202,14 @@ impl Fates<'_> {
         let srtt = self.spaces.recovery.rtt().srtt();
         let path = &mut self.paths.path;
         self.sources.follow_window(self.now, srtt, path);
+        let (path, recovery) = (&self.paths.path, &self.spaces.recovery);
+        self.tracing.record(self.now, || {
+            TraceEvent::Recovery(path.traced(
+                recovery.rtt(),
+                recovery.bytes_in_flight(),
+                recovery.pto_count(),
+            ))
+        });
     }
 
     /// Processes recovery's deadline. If a probe is due, this returns the time after which the

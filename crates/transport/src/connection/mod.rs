@@ -59,6 +59,7 @@ use crate::Duration;
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{Random, ResetToken, Side};
 use crate::streams::Streams;
+use crate::trace::Tracing;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Instant, Signal};
 
@@ -96,6 +97,7 @@ pub struct Connection {
     lifecycle: Lifecycle,
     bounds: Bounds,
     stats: Stats,
+    tracing: Tracing,
     outbox: Outbox,
 }
 
@@ -146,6 +148,7 @@ impl Connection {
     ) -> Option<Transmit> {
         self.lifecycle.timers.on_poll(now);
         if !self.lifecycle.is_open() {
+            self.trace(now);
             return self.sending(now).close(buffer);
         }
         let mut sending = self.sending(now);
@@ -154,6 +157,7 @@ impl Connection {
             self.receiving(now).fail(error);
         }
         if transmit.is_none() {
+            self.trace(now);
             let bound = self.sending(now).bound();
             self.bounds.set(now, bound);
             if !self.lifecycle.is_open() {
@@ -167,6 +171,20 @@ impl Connection {
     /// it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.receiving(now).timeout();
+        self.trace(now);
+    }
+
+    /// Records a report in the connection's log, if it has one and a report is due.
+    #[inline]
+    fn trace(&mut self, now: Instant) {
+        let ended = self.lifecycle.error().is_some() && self.tracing.is_end_due();
+        if ended || self.tracing.is_report_due(now) {
+            let (report, stats) = (self.path_report(now), self.stats());
+            self.tracing.report(now, &report, &stats);
+        }
+        if let Some(error) = self.lifecycle.error().filter(|_| ended) {
+            self.tracing.end(now, error);
+        }
     }
 
     /// Borrows the parts for building datagrams.
@@ -179,6 +197,7 @@ impl Connection {
             paths: &mut self.paths,
             lifecycle: &mut self.lifecycle,
             stats: &mut self.stats,
+            tracing: &mut self.tracing,
             random: &mut self.random,
             failed: None,
         }
@@ -195,6 +214,7 @@ impl Connection {
             paths: &mut self.paths,
             lifecycle: &mut self.lifecycle,
             stats: &mut self.stats,
+            tracing: &mut self.tracing,
             outbox: &mut self.outbox,
             random: &mut self.random,
         }

@@ -7,6 +7,7 @@ use super::paths::{Departure, ShimUse};
 use super::sources::{Asked, Sources};
 use super::transmit::Sending;
 use crate::recovery::{PathNumber, SentPacket};
+use crate::trace::{TraceEvent, TracedPacket};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use pathmark_cc::PacketState;
 
@@ -199,6 +200,15 @@ impl Sending<'_> {
             frames: carried,
         };
         self.stats.packets_sent += 1;
+        self.tracing.record(now, || {
+            TraceEvent::Sent(TracedPacket {
+                ty: open.started.ty(),
+                number,
+                bytes: size.into(),
+                shim: shimmed,
+                mtu_probe,
+            })
+        });
         self.stats.early_packets_sent += u64::from(open.started.ty() == PacketType::ZeroRtt);
         if in_flight {
             path.route.on_in_flight(now, size.into());

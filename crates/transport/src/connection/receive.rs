@@ -18,6 +18,7 @@ use crate::Instant;
 use crate::cid::LOCAL_ID_LEN;
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
+use crate::trace::{TraceEvent, TracedPacket, Tracing};
 use crate::wire::packet::{DecodeError, Protected, Retry, VersionNegotiation};
 use crate::wire::{PacketType, PartialDecode, SpaceId, TransportError};
 
@@ -42,6 +43,7 @@ pub(super) struct Receiving<'a> {
     pub(super) paths: &'a mut Paths,
     pub(super) lifecycle: &'a mut Lifecycle,
     pub(super) stats: &'a mut Stats,
+    pub(super) tracing: &'a mut Tracing,
     pub(super) outbox: &'a mut Outbox,
     pub(super) random: &'a mut Random,
 }
@@ -164,6 +166,15 @@ impl Receiving<'_> {
         match self.open(found, packet) {
             Ok(opened) => {
                 self.stats.packets_received += 1;
+                self.tracing.record(self.now, || {
+                    TraceEvent::Received(TracedPacket {
+                        ty: found.ty,
+                        number: opened.number,
+                        bytes: found.len as u64,
+                        shim: false,
+                        mtu_probe: false,
+                    })
+                });
                 // [9000 5.2 no-half-packets]
                 if let Err(error) = self.on_opened(carrier, found, &opened, packet) {
                     self.fail(error);
@@ -285,6 +296,7 @@ impl Receiving<'_> {
             spaces: self.spaces,
             paths: self.paths,
             stats: self.stats,
+            tracing: self.tracing,
         }
     }
 

@@ -23,6 +23,7 @@ use crate::crypto::{
 };
 use crate::datagrams::Datagrams;
 use crate::streams::Streams;
+use crate::trace::Tracing;
 use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, TransportError};
 
@@ -100,6 +101,7 @@ struct Parts {
     initial_keys: Keys,
     local_id: ConnectionId,
     remote_id: ConnectionId,
+    original_destination: ConnectionId,
     parameters: Parameters,
     remote: SocketAddr,
     local: Option<IpAddr>,
@@ -141,6 +143,7 @@ pub(super) fn client(now: Instant, start: ClientStart) -> Result<Box<Connection>
             initial: start.crypto,
             local_id,
             remote_id,
+            original_destination: remote_id,
             parameters: Parameters::new(seen, false, token),
             remote: start.remote,
             local: start.local,
@@ -190,6 +193,7 @@ pub(crate) fn server(
             initial: start.crypto,
             local_id,
             remote_id: start.source,
+            original_destination: start.original_destination,
             parameters: Parameters::new(seen, true, Vec::new()),
             remote: start.remote,
             local: start.local,
@@ -246,6 +250,7 @@ fn assemble(now: Instant, parts: Parts) -> Box<Connection> {
         lifecycle,
         bounds: Bounds::new(now),
         stats: Stats::default(),
+        tracing: Tracing::new(config.trace.as_ref(), now, side, parts.original_destination),
         outbox: Outbox::new(parts.local_id),
         random,
         config,

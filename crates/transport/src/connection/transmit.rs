@@ -13,6 +13,7 @@ use super::spaces::PacketSpaces;
 use super::stats::Stats;
 use super::timers::Timer;
 use crate::crypto::{Random, Side};
+use crate::trace::Tracing;
 use crate::wire::{SpaceId, TransportError};
 use crate::{Ecn, Instant};
 
@@ -25,6 +26,7 @@ pub(super) struct Sending<'a> {
     pub(super) paths: &'a mut Paths,
     pub(super) lifecycle: &'a mut Lifecycle,
     pub(super) stats: &'a mut Stats,
+    pub(super) tracing: &'a mut Tracing,
     pub(super) random: &'a mut Random,
     /// The error if a packet couldn't be sealed, which ends the connection.
     pub(super) failed: Option<TransportError>,

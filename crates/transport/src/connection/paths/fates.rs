@@ -38,6 +38,11 @@ impl AckReport {
         self.peer_time = self.peer_time.or(Some(time));
     }
 
+    /// Returns the reported differences of routers' feedback.
+    pub(in crate::connection) fn differences(&self) -> impl Iterator<Item = Difference> {
+        [self.feedback, self.answer].into_iter().flatten()
+    }
+
     /// Returns true if there's nothing to report.
     pub(in crate::connection) fn is_empty(&self) -> bool {
         self.feedback.is_none() && self.answer.is_none() && self.outcome.is_none()
@@ -137,7 +142,7 @@ impl Path {
         measured: &Measured,
     ) -> Settled {
         let AckReport {
-            feedback,
+            feedback: _,
             answer,
             peer_time,
             delay,
@@ -156,7 +161,7 @@ impl Path {
             acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
         }
         let controller = &mut self.route.controller;
-        for feedback in [feedback, answer].into_iter().flatten() {
+        for feedback in report.differences() {
             let nothing = Acked {
                 bytes: 0,
                 packets: 0,

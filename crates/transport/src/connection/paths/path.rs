@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use pathmark_cc::{ControllerShares, Feedback as Difference, Limit, PacketState, Sent};
+use pathmark_cc::{
+    ControllerShares, FallbackReason, Feedback as Difference, Limit, PacketState, Sent,
+};
 
 use super::address::Address;
 use super::feedback::Feedback;
@@ -11,6 +13,7 @@ use super::route::Route;
 use crate::connection::report::PathReport;
 use crate::connection::{BoundShares, Received, Transmit};
 use crate::recovery::{Probe, RttEstimator};
+use crate::trace::TracedRecovery;
 use crate::{Duration, Ecn, Instant};
 
 /// A packet to be sent.
@@ -223,6 +226,29 @@ impl Path {
         if signal {
             self.feedback
                 .on_sent(packet.shim, number, packet.size.into());
+        }
+    }
+
+    /// Returns the state of recovery and of the controller, for a log of the connection.
+    pub(in crate::connection) fn traced(
+        &self,
+        rtt: &RttEstimator,
+        in_flight: u64,
+        probe_timeouts: u32,
+    ) -> TracedRecovery {
+        let metrics = self.route.metrics();
+        TracedRecovery {
+            smoothed_rtt: rtt.srtt(),
+            min_rtt: rtt.min(),
+            latest_rtt: rtt.latest(),
+            rtt_variation: rtt.variation(),
+            probe_timeouts,
+            window: metrics.window,
+            ssthresh: metrics.ssthresh,
+            in_flight,
+            pace: self.route.pacer.rate(),
+            law: metrics.ruling,
+            fallback: metrics.fallback.map(FallbackReason::name),
         }
     }
 

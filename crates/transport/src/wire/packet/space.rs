@@ -20,6 +20,16 @@ impl SpaceId {
     pub const fn index(self) -> usize {
         self as usize
     }
+
+    /// Returns the type of packets with these numbers, which is 1-RTT rather than 0-RTT.
+    #[inline]
+    pub const fn packet_type(self) -> PacketType {
+        match self {
+            Self::Initial => PacketType::Initial,
+            Self::Handshake => PacketType::Handshake,
+            Self::Data => PacketType::OneRtt,
+        }
+    }
 }
 
 /// A type of packet that is protected and carries frames.

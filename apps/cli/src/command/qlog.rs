@@ -1,0 +1,41 @@
+//! Logs of all connections of the command, if `QLOGDIR` names a directory.
+
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use pathmark::TransportConfig;
+use pathmark_qlog::Directory;
+
+use super::output;
+
+static LOGS: OnceLock<Directory> = OnceLock::new();
+
+/// Creates the directory that `QLOGDIR` names, if it is set.
+pub(super) fn begin() -> Result<()> {
+    let Some(path) = std::env::var_os("QLOGDIR").filter(|path| !path.is_empty()) else {
+        return Ok(());
+    };
+    let logs = Directory::create(&path)
+        .with_context(|| format!("cannot write logs to QLOGDIR ({})", path.to_string_lossy()))?;
+    let _ = LOGS.set(logs);
+    Ok(())
+}
+
+/// Gives each connection with this configuration a log, if there are logs.
+pub(super) fn log(config: &mut TransportConfig) {
+    config.trace = LOGS.get().map(Directory::factory);
+}
+
+/// Waits until all logs are written, and reports what is missing.
+pub(super) fn end() {
+    let Some(logs) = LOGS.get() else {
+        return;
+    };
+    logs.flush();
+    if let Some(error) = logs.error() {
+        output::note!("note: qlog: {error}");
+    } else if logs.missing() > 0 {
+        let missing = logs.missing();
+        output::note!("note: {missing} events are missing in QLOGDIR: the disk was too slow");
+    }
+}

@@ -1,0 +1,220 @@
+//! Why a transfer took as long as it did, in at most ten lines.
+
+use core::fmt;
+
+use pathmark_cc::FallbackReason;
+use serde::{Deserialize, Serialize};
+
+use crate::report::SenderReport;
+
+/// The largest share of a connection's time that needs no explanation.
+const SMALL: f64 = 0.3;
+
+/// What is known about a transfer, from a report or a log.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Account {
+    /// Name of an emulated flow.
+    pub(crate) name: String,
+    /// Duration in seconds, or 0 if it's unknown.
+    #[serde(alias = "completion_s")]
+    pub(crate) seconds: f64,
+    pub(crate) handshake_ms: f64,
+    #[serde(alias = "bytes_sent")]
+    pub(crate) bytes_up: u64,
+    #[serde(alias = "bytes_received", alias = "bytes_delivered")]
+    pub(crate) bytes_down: u64,
+    pub(crate) packets_sent: u64,
+    pub(crate) probe_timeouts: u64,
+    /// Whether this end's memory limits the peer.
+    pub(crate) receive_limited: bool,
+    /// Whether datagrams with a shim pass.
+    pub(crate) passes_shims: Option<bool>,
+    /// The longest time in seconds in which nothing arrived although packets were in flight.
+    pub(crate) silence_s: f64,
+    /// Why the transfer failed or the connection ended, unless this side closed it.
+    pub(crate) error: Option<String>,
+    #[serde(flatten)]
+    pub(crate) sender: SenderReport,
+}
+
+/// The main cause, and what can be done about it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Verdict {
+    /// Name of the cause in JSON.
+    pub(crate) cause: &'static str,
+    pub(crate) because: String,
+    pub(crate) next: String,
+}
+
+impl Verdict {
+    fn new(cause: &'static str, because: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            cause,
+            because: because.into(),
+            next: next.into(),
+        }
+    }
+}
+
+impl Account {
+    /// Returns the main cause of the duration.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if let Some(error) = &self.error {
+            return Verdict::new(
+                "ended",
+                error,
+                "run the same command again, which continues",
+            );
+        }
+        if self.silence_s > 1.0 && self.silence_s > SMALL * self.seconds {
+            let because = format!("nothing arrived for {:.1} s", self.silence_s);
+            return Verdict::new("outage", because, "look for outages of a link on the path");
+        }
+        let b = &self.sender.bounded_by;
+        let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);
+        match b.largest() {
+            Some("application") => Verdict::new(
+                "application",
+                format!(
+                    "the sender had nothing to send for {}",
+                    percent(b.application)
+                ),
+                "look at what the application waits for, such as its disk; send more at a time",
+            ),
+            Some("peer") => Verdict::new(
+                "receiver",
+                format!(
+                    "the receiver's flow control held it up for {}",
+                    percent(b.peer)
+                ),
+                "look at what the receiver waits for, such as its disk, or raise its \
+                 `set_receive_memory`",
+            ),
+            Some("streams") => Verdict::new(
+                "streams",
+                format!(
+                    "the peer's limit of streams held it up for {}",
+                    percent(b.streams)
+                ),
+                "raise `max_bidi_streams` or `max_uni_streams` at the peer",
+            ),
+            Some("buffers") => Verdict::new(
+                "buffers",
+                format!(
+                    "the sender's own buffers held it up for {}",
+                    percent(b.buffers)
+                ),
+                "raise `send_window` at the sender",
+            ),
+            Some("router") => {
+                let router = self.sender.router_id;
+                let router =
+                    router.map_or_else(|| "routers".to_owned(), |id| format!("router {id}"));
+                Verdict::new(
+                    "router",
+                    format!(
+                        "{router} limited the flow to its share for {}",
+                        percent(b.router)
+                    ),
+                    "nothing, if the link is full; otherwise compare the port's `rate` with the \
+                     link's",
+                )
+            }
+            _ => self.window(),
+        }
+    }
+
+    /// Returns the cause if the congestion window held the sender back, or nothing else is known.
+    fn window(&self) -> Verdict {
+        if self.passes_shims == Some(false) {
+            return Verdict::new(
+                "shims-dropped",
+                "the path drops datagrams with the routers' header",
+                "let UDP payloads whose first byte is 8 to 15 pass",
+            );
+        }
+        if let Some(fallback) = self.main_fallback() {
+            return Verdict::new(
+                fallback.name(),
+                format!("routers didn't control the window: {}", fallback.message()),
+                fallback.remedy(),
+            );
+        }
+        let law = &self.sender.algorithm;
+        if self.sender.packets_lost > 0 {
+            return Verdict::new(
+                "loss",
+                format!("{law} made its window smaller at losses"),
+                "if the losses are random, try `--cc bbr`, or routers on the path",
+            );
+        }
+        Verdict::new(
+            "start",
+            format!("{law} had not reached the path's rate yet"),
+            "send more at a time; routers that grant starting rates shorten the start",
+        )
+    }
+}
+
+impl Account {
+    /// Returns the most frequent reason why routers didn't control the window, if they didn't for
+    /// most of the time.
+    fn main_fallback(&self) -> Option<FallbackReason> {
+        let shares = self.sender.controllers.shares.iter();
+        let without: Vec<_> = shares.filter(|share| share.fallback.is_some()).collect();
+        let sum: f64 = without.iter().map(|share| share.time).sum();
+        let worst = (without.iter()).max_by(|one, other| one.time.total_cmp(&other.time))?;
+        let reason = FallbackReason::by_name(worst.fallback.as_deref()?)?;
+        (sum > 0.5).then_some(reason)
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.name.is_empty() {
+            writeln!(f, "flow        {}", self.name)?;
+        }
+        if self.seconds > 0.0 {
+            write!(f, "time        {:.2} s", self.seconds)?;
+            if self.handshake_ms > 0.0 {
+                write!(f, ", the handshake {:.0} ms of it", self.handshake_ms)?;
+            }
+            writeln!(f)?;
+        }
+        write!(f, "data        ")?;
+        for (bytes, direction) in [(self.bytes_up, "sent"), (self.bytes_down, "received")] {
+            if bytes > 0 {
+                write!(f, "{bytes} bytes {direction}, ")?;
+            }
+        }
+        write!(f, "{} packets lost", self.sender.packets_lost)?;
+        if self.packets_sent > 0 {
+            write!(f, " of {}", self.packets_sent)?;
+        }
+        writeln!(f)?;
+        for (name, text) in [
+            ("ruled by    ", self.sender.controllers.explain()),
+            ("bounded by  ", self.sender.explain()),
+        ] {
+            if !text.is_empty() {
+                writeln!(f, "{name}{text}")?;
+            }
+        }
+        let rtt = &self.sender.rtt_ms;
+        if rtt.min > 0.0 {
+            writeln!(
+                f,
+                "round trip  {:.1} ms at least, {:.1} ms for half of them, at most {:.1} ms for \
+                 99 %",
+                rtt.min, rtt.p50, rtt.p99
+            )?;
+        }
+        if let Some(start) = &self.sender.start {
+            writeln!(f, "start       the requested rate was {start}")?;
+        }
+        let verdict = self.verdict();
+        writeln!(f, "because     {}", verdict.because)?;
+        write!(f, "next        {}", verdict.next)
+    }
+}

@@ -1,0 +1,430 @@
+//! Files of logs, which a thread of their own writes.
+
+use std::collections::HashSet;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use pathmark_transport::Instant;
+use pathmark_transport::crypto::Side;
+use pathmark_transport::trace::{Trace, TraceEvent, TraceFactory};
+use pathmark_transport::wire::ConnectionId;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::encoder::{Encoder, hex};
+
+/// Bytes of a connection that wait before they go to the thread.
+const CHUNK: usize = 16_384;
+/// Chunks that wait for the disk, 4 MiB in all.
+const QUEUE: usize = 256;
+
+/// Bounds of all logs in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that have a log at the same time. Further ones have none.
+    pub connections: usize,
+    /// Bytes of a log, after which it ends with a warning.
+    pub bytes: u64,
+}
+
+/// 256 connections, and 256 MiB per log.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            bytes: 256 << 20,
+        }
+    }
+}
+
+/// A directory with a log for each connection, named after the time at which it began, its side
+/// and its ID: `20260102T030405-client-ab01….sqlog`.
+///
+/// Connections never wait for the disk. What it can't take in time is missing from the log, which
+/// says so, and [`missing`](Self::missing) counts it.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    limits: Limits,
+    to_thread: SyncSender<Work>,
+    connections: AtomicUsize,
+    missing: AtomicU64,
+    failed: OnceLock<String>,
+}
+
+/// Work of the thread.
+enum Work {
+    Append { file: PathBuf, bytes: Vec<u8> },
+    Flush(SyncSender<()>),
+}
+
+impl Directory {
+    /// Creates the directory if it doesn't exist, and begins the thread, with default limits.
+    ///
+    /// # Errors
+    /// The directory can't be created or written to, or the system allows no further thread.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::with_limits(path, Limits::default())
+    }
+
+    /// Like [`create`](Self::create), with these limits.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn with_limits(path: impl AsRef<Path>, limits: Limits) -> io::Result<Self> {
+        let path = path.as_ref().to_owned();
+        DirBuilder::new().recursive(true).create(&path)?;
+        // A directory that can't be written to is found now rather than by missing logs.
+        let probe = path.join(format!(".{}", std::process::id()));
+        OpenOptions::new().create(true).append(true).open(&probe)?;
+        std::fs::remove_file(&probe)?;
+        let (to_thread, work) = sync_channel(QUEUE);
+        let shared = Arc::new(Shared {
+            path,
+            limits,
+            to_thread,
+            connections: AtomicUsize::new(0),
+            missing: AtomicU64::new(0),
+            failed: OnceLock::new(),
+        });
+        let weak = Arc::downgrade(&shared);
+        thread::Builder::new()
+            .name("qlog".to_owned())
+            .spawn(move || {
+                write_all(&work, |error| {
+                    if let Some(shared) = weak.upgrade() {
+                        shared.fail(error);
+                    }
+                });
+            })?;
+        Ok(Self { shared })
+    }
+
+    /// Returns the value for [`TransportConfig::trace`](pathmark_transport::TransportConfig::trace).
+    pub fn factory(&self) -> Arc<dyn TraceFactory> {
+        Arc::new(self.clone())
+    }
+
+    /// Waits until all that ended connections and full chunks left is written.
+    pub fn flush(&self) {
+        let (to_us, done) = sync_channel(1);
+        if self.shared.to_thread.send(Work::Flush(to_us)).is_ok() {
+            let _ = done.recv();
+        }
+    }
+
+    /// Returns the number of events that aren't in the logs because the disk was too slow or full.
+    pub fn missing(&self) -> u64 {
+        self.shared.missing.load(Ordering::Relaxed)
+    }
+
+    /// Returns why a log couldn't be written, if there was an error.
+    pub fn error(&self) -> Option<&str> {
+        self.shared.failed.get().map(String::as_str)
+    }
+}
+
+impl Shared {
+    fn fail(&self, error: &str) {
+        if self.failed.set(error.to_owned()).is_ok() {
+            tracing::warn!("qlog: {error}");
+        }
+    }
+}
+
+/// Does the work until all senders are gone. A file that failed isn't tried again.
+fn write_all(work: &Receiver<Work>, mut on_error: impl FnMut(&str)) {
+    let mut given_up = HashSet::new();
+    for work in work {
+        match work {
+            Work::Append { file, .. } if given_up.contains(&file) => {}
+            Work::Append { file, bytes } => {
+                let opened = OpenOptions::new().create(true).append(true).open(&file);
+                if let Err(error) = opened.and_then(|mut opened| opened.write_all(&bytes)) {
+                    on_error(&format!("cannot write {}: {error}", file.display()));
+                    given_up.insert(file);
+                }
+            }
+            Work::Flush(done) => {
+                let _ = done.try_send(());
+            }
+        }
+    }
+}
+
+impl TraceFactory for Directory {
+    fn start(&self, now: Instant, side: Side, id: ConnectionId) -> Option<Box<dyn Trace>> {
+        let shared = &self.shared;
+        let most = shared.limits.connections;
+        let place = |open: usize| (open < most).then_some(open + 1);
+        let counted =
+            (shared.connections).fetch_update(Ordering::Relaxed, Ordering::Relaxed, place);
+        counted.ok()?;
+        #[allow(clippy::disallowed_methods, reason = "logs say when they were written")]
+        let wall_clock = OffsetDateTime::now_utc();
+        let text = wall_clock.format(&Rfc3339).ok();
+        let name = format!(
+            "{:04}{:02}{:02}T{:02}{:02}{:02}-{}-{}.sqlog",
+            wall_clock.year(),
+            u8::from(wall_clock.month()),
+            wall_clock.day(),
+            wall_clock.hour(),
+            wall_clock.minute(),
+            wall_clock.second(),
+            if side.is_client() { "client" } else { "server" },
+            hex(id.as_slice()),
+        );
+        let mut encoder = Encoder::new(now, side, id, text.as_deref());
+        let (header, _) = encoder.take();
+        Some(Box::new(Log {
+            encoder,
+            header,
+            file: shared.path.join(name),
+            written: 0,
+            missing: 0,
+            is_full: false,
+            last: now,
+            shared: Arc::clone(shared),
+        }))
+    }
+}
+
+/// The log of one connection.
+struct Log {
+    encoder: Encoder,
+    /// Precedes the first bytes that the thread gets.
+    header: Vec<u8>,
+    file: PathBuf,
+    /// Bytes that the thread got.
+    written: u64,
+    /// Events that it didn't get since the last warning.
+    missing: u64,
+    /// Whether the log has as many bytes as it may have.
+    is_full: bool,
+    last: Instant,
+    shared: Arc<Shared>,
+}
+
+impl Log {
+    /// Passes what waits to the thread.
+    fn pass(&mut self) {
+        if self.missing > 0 && !self.is_full {
+            let text = format!("{} earlier events are missing", self.missing);
+            self.encoder.warning(self.last, &text);
+        }
+        let (mut bytes, events) = self.encoder.take();
+        if self.written == 0 {
+            bytes.splice(..0, self.header.iter().copied());
+        }
+        let len = bytes.len() as u64;
+        let work = Work::Append {
+            file: self.file.clone(),
+            bytes,
+        };
+        match self.shared.to_thread.try_send(work) {
+            Ok(()) => {
+                self.written += len;
+                self.missing = 0;
+            }
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.missing += events;
+                self.shared.missing.fetch_add(events, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Trace for Log {
+    fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        if self.is_full {
+            self.shared.missing.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.last = now;
+        self.encoder.event(now, event);
+        let len = self.encoder.len();
+        if self.written + len as u64 >= self.shared.limits.bytes {
+            let text = format!(
+                "the log ends here, after {} bytes",
+                self.written + len as u64
+            );
+            self.encoder.warning(now, &text);
+            self.pass();
+            self.is_full = true;
+        } else if len >= CHUNK {
+            self.pass();
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !self.encoder.is_empty() || self.written == 0 {
+            self.pass();
+        }
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::BufReader;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::sync_channel;
+    use std::sync::{Arc, OnceLock};
+
+    use pathmark_transport::Instant;
+    use pathmark_transport::crypto::Side;
+    use pathmark_transport::trace::{TraceEvent, TraceFactory, TracedPacket};
+    use pathmark_transport::wire::{ConnectionId, PacketType};
+
+    use super::{CHUNK, Directory, Limits, Shared, Work, write_all};
+    use crate::read;
+
+    const NOW: Instant = Instant::from_nanos(0);
+
+    fn sent() -> TraceEvent<'static> {
+        TraceEvent::Sent(TracedPacket {
+            ty: PacketType::OneRtt,
+            number: 1,
+            bytes: 1200,
+            shim: false,
+            mtu_probe: false,
+        })
+    }
+
+    fn id(byte: u8) -> ConnectionId {
+        ConnectionId::new(&[byte; 8]).unwrap()
+    }
+
+    /// Returns the names of the events of all logs in a directory, sorted by the logs' names.
+    fn events(directory: &Directory) -> Vec<Vec<String>> {
+        let entries = fs::read_dir(&directory.shared.path).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort_by_key(|file| file.file_name().unwrap().to_owned());
+        let names = files.iter().map(|file| {
+            let mut names = Vec::new();
+            let file = BufReader::new(File::open(file).unwrap());
+            read(file, |record| names.push(record.name)).unwrap();
+            names
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn each_connection_has_a_log_up_to_the_limit() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a/b");
+        let limits = Limits {
+            connections: 2,
+            ..Limits::default()
+        };
+        let directory = Directory::with_limits(&path, limits).unwrap();
+        let start = |n| directory.start(NOW, Side::Client, id(n));
+        let mut first = start(1).unwrap();
+        let second = start(2).unwrap();
+        assert!(start(3).is_none());
+        first.on_event(NOW, &sent());
+        drop(first);
+        let mut fourth = start(4).unwrap();
+        for _ in 0..2 * CHUNK / 80 {
+            fourth.on_event(NOW, &sent());
+        }
+        drop((second, fourth));
+        directory.flush();
+        let lens: Vec<usize> = events(&directory).iter().map(Vec::len).collect();
+        assert_eq!(lens, [1, 0, 2 * CHUNK / 80]);
+        assert_eq!((directory.missing(), directory.error()), (0, None));
+    }
+
+    #[test]
+    fn a_log_ends_at_its_bound_and_says_so() {
+        let place = tempfile::tempdir().unwrap();
+        let limits = Limits {
+            bytes: 500,
+            ..Limits::default()
+        };
+        let directory = Directory::with_limits(place.path(), limits).unwrap();
+        let mut log = directory.start(NOW, Side::Server, id(1)).unwrap();
+        for _ in 0..100 {
+            log.on_event(NOW, &sent());
+        }
+        drop(log);
+        directory.flush();
+        let events = events(&directory).remove(0);
+        assert_eq!(events.last().unwrap(), "loglevel:warning");
+        let sent = events.len() as u64 - 1;
+        assert!((1..10).contains(&sent));
+        assert_eq!(directory.missing(), 100 - sent);
+    }
+
+    /// The thread's part is played by the test, so that the disk is as slow as it wants.
+    #[test]
+    fn a_slow_disk_stops_no_connection() {
+        let place = tempfile::tempdir().unwrap();
+        let (to_thread, work) = sync_channel(1);
+        let directory = Directory {
+            shared: Arc::new(Shared {
+                path: place.path().to_owned(),
+                limits: Limits::default(),
+                to_thread,
+                connections: 0.into(),
+                missing: 0.into(),
+                failed: OnceLock::new(),
+            }),
+        };
+        // It takes the queue's only place.
+        drop(directory.start(NOW, Side::Client, id(1)));
+        let mut log = directory.start(NOW, Side::Client, id(2)).unwrap();
+        while directory.missing() == 0 {
+            log.on_event(NOW, &sent());
+        }
+        let missing = directory.missing();
+        let Ok(Work::Append { .. }) = work.recv() else {
+            panic!("no chunk of the first log");
+        };
+        log.on_event(NOW, &sent());
+        drop(log);
+        let shared = Arc::downgrade(&directory.shared);
+        let path = directory.shared.path.clone();
+        drop(directory);
+        assert!(shared.upgrade().is_none());
+        write_all(&work, |error| panic!("{error}"));
+        let file = fs::read_dir(path).unwrap().next().unwrap().unwrap().path();
+        let mut records = Vec::new();
+        let file = BufReader::new(File::open(file).unwrap());
+        read(file, |record| records.push(record)).unwrap();
+        let text = format!("{missing} earlier events are missing");
+        assert_eq!(records[1].data["message"], text);
+        assert_eq!(records.len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_reported_once() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::create(place.path()).unwrap();
+        let log = directory.start(NOW, Side::Client, id(1)).unwrap();
+        let other = directory.start(NOW, Side::Client, id(2)).unwrap();
+        fs::remove_dir(place.path()).unwrap();
+        drop((log, other));
+        directory.flush();
+        let error = directory.error().unwrap();
+        assert!(error.starts_with("cannot write ") && error.contains("No such file"));
+        assert_eq!(directory.shared.connections.load(Ordering::Relaxed), 0);
+        let file = place.path().join("file");
+        fs::create_dir(place.path()).unwrap();
+        fs::write(&file, "").unwrap();
+        assert!(Directory::create(&file).is_err());
+    }
+}

@@ -1,0 +1,260 @@
+//! The bytes of one log.
+
+use pathmark_transport::Instant;
+use pathmark_transport::crypto::Side;
+use pathmark_transport::trace::TraceEvent;
+use pathmark_transport::wire::ConnectionId;
+use serde::Serialize;
+
+use crate::event::{Closed, Controller, Event, FileHeader, Packet, Recovery, Report};
+use crate::event::{RouterFeedback, since};
+
+/// Begins each record (RFC 7464).
+pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
+
+/// Encodes the log of a connection, without I/O. You take its bytes by [`take`](Self::take).
+#[derive(Debug)]
+pub struct Encoder {
+    start: Instant,
+    /// The law that controlled the window after the last event.
+    law: Option<(&'static str, Option<&'static str>)>,
+    bytes: Vec<u8>,
+    events: u64,
+}
+
+impl Encoder {
+    /// Begins the log of a connection that begins at `start`. `id` is the destination connection ID
+    /// of the client's first packet. `wall_clock` is the same time as text (RFC 3339), if it's
+    /// known.
+    pub fn new(start: Instant, side: Side, id: ConnectionId, wall_clock: Option<&str>) -> Self {
+        let mut encoder = Self {
+            start,
+            law: None,
+            bytes: Vec::new(),
+            events: 0,
+        };
+        let group = hex(id.as_slice());
+        encoder.record(&FileHeader::new(side.is_client(), &group, wall_clock));
+        encoder
+    }
+
+    /// Appends an event.
+    pub fn event(&mut self, now: Instant, event: &TraceEvent<'_>) {
+        self.events += 1;
+        match event {
+            TraceEvent::Sent(packet) => self.named(now, "quic:packet_sent", Packet::new(packet)),
+            TraceEvent::Received(packet) => {
+                self.named(now, "quic:packet_received", Packet::new(packet));
+            }
+            TraceEvent::Lost(packet) => self.named(now, "quic:packet_lost", Packet::lost(packet)),
+            TraceEvent::Recovery(recovery) => {
+                let (law, fallback) = (recovery.law, recovery.fallback);
+                if self.law.replace((law, fallback)) != Some((law, fallback)) {
+                    let controller = Controller { law, fallback };
+                    self.named(now, "pathmark:controller_updated", controller);
+                }
+                let recovery = Recovery::from(recovery);
+                self.named(now, "quic:recovery_metrics_updated", recovery);
+            }
+            TraceEvent::Feedback(feedback) => {
+                let feedback = RouterFeedback::from(*feedback);
+                self.named(now, "pathmark:feedback_received", feedback);
+            }
+            TraceEvent::Report(report, stats) => {
+                self.named(now, "pathmark:report", Report::new(report, stats));
+            }
+            TraceEvent::Closed(error) => {
+                self.named(now, "quic:connection_closed", Closed::from(*error));
+            }
+            _ => {}
+        }
+    }
+
+    /// Appends a warning, which says what is missing from the log.
+    pub fn warning(&mut self, now: Instant, message: &str) {
+        #[derive(Serialize)]
+        struct Warning<'a> {
+            message: &'a str,
+        }
+        self.named(now, "loglevel:warning", Warning { message });
+    }
+
+    /// Returns the number of bytes that wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns true if no bytes wait.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Returns the bytes since the last call, with their number of events.
+    pub fn take(&mut self) -> (Vec<u8>, u64) {
+        let bytes = core::mem::take(&mut self.bytes);
+        (bytes, core::mem::take(&mut self.events))
+    }
+
+    fn named(&mut self, now: Instant, name: &'static str, data: impl Serialize) {
+        let time = since(self.start, now);
+        self.record(&Event { time, name, data });
+    }
+
+    fn record(&mut self, record: &impl Serialize) {
+        let begun = self.bytes.len();
+        self.bytes.push(RECORD_SEPARATOR);
+        match serde_json::to_writer(&mut self.bytes, record) {
+            Ok(()) => self.bytes.push(b'\n'),
+            // Never: only a map whose keys aren't strings has no JSON.
+            Err(_) => self.bytes.truncate(begun),
+        }
+    }
+}
+
+/// Returns bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pathmark_cc::{Feedback, VcpFeedback};
+    use pathmark_transport::connection::ConnectionError;
+    use pathmark_transport::crypto::Side;
+    use pathmark_transport::trace::{TraceEvent, TracedPacket, TracedRecovery};
+    use pathmark_transport::wire::{ConnectionId, PacketType};
+    use pathmark_transport::{Duration, Instant};
+
+    use super::Encoder;
+
+    const START: Instant = Instant::from_nanos(5_000_000_000);
+
+    fn texts(encoder: &mut Encoder) -> Vec<String> {
+        let text = String::from_utf8(encoder.take().0).unwrap();
+        let records = text.split('\u{1e}').skip(1);
+        records.map(|text| text.trim_end().to_owned()).collect()
+    }
+
+    fn packet(ty: PacketType) -> TracedPacket {
+        TracedPacket {
+            ty,
+            number: 7,
+            bytes: 1228,
+            shim: true,
+            mtu_probe: false,
+        }
+    }
+
+    fn recovery(law: &'static str, fallback: Option<&'static str>) -> TraceEvent<'static> {
+        TraceEvent::Recovery(TracedRecovery {
+            smoothed_rtt: Some(Duration::from_micros(600_125)),
+            min_rtt: None,
+            latest_rtt: None,
+            rtt_variation: None,
+            probe_timeouts: 2,
+            window: 14_720,
+            ssthresh: None,
+            in_flight: 1228,
+            pace: Some(125_000),
+            law,
+            fallback,
+        })
+    }
+
+    /// The texts follow draft-ietf-quic-qlog-main-schema-13, section 5, and
+    /// draft-ietf-quic-qlog-quic-events-12, sections 4, 5 and 7.
+    #[test]
+    fn events_have_the_shapes_of_the_drafts() {
+        let id = ConnectionId::new(&[0xab, 1]).unwrap();
+        let mut encoder = Encoder::new(START, Side::Client, id, Some("2026-01-02T03:04:05Z"));
+        let header = texts(&mut encoder);
+        assert_eq!(
+            header,
+            [concat!(
+                r#"{"file_schema":"urn:ietf:params:qlog:file:sequential","#,
+                r#""serialization_format":"application/qlog+json-seq","title":"pathmark","#,
+                r#""trace":{"common_fields":{"group_id":"ab01","protocol_types":["QUIC"],"#,
+                r#""time_format":"relative_to_epoch","reference_time":{"#,
+                r#""clock_type":"monotonic","epoch":"unknown","#,
+                r#""wall_clock_time":"2026-01-02T03:04:05Z"}},"vantage_point":{"type":"client"},"#,
+                r#""event_schemas":["urn:ietf:params:qlog:events:quic-12","#,
+                r#""urn:ietf:params:qlog:events:loglevel-13","urn:x-pathmark:qlog:events"]}}"#
+            )]
+        );
+        let now = START + Duration::from_micros(1_500);
+        encoder.event(now, &TraceEvent::Sent(packet(PacketType::OneRtt)));
+        encoder.event(now, &TraceEvent::Lost(packet(PacketType::Initial)));
+        encoder.event(now, &recovery("vcp", None));
+        let error = ConnectionError::TimedOut;
+        encoder.event(now, &TraceEvent::Closed(&error));
+        assert_eq!(
+            texts(&mut encoder),
+            [
+                concat!(
+                    r#"{"time":1.5,"name":"quic:packet_sent","data":{"header":{"#,
+                    r#""packet_type":"1RTT","packet_number":7},"raw":{"length":1228},"#,
+                    r#""shim":true}}"#
+                ),
+                concat!(
+                    r#"{"time":1.5,"name":"quic:packet_lost","data":{"header":{"#,
+                    r#""packet_type":"initial","packet_number":7}}}"#
+                ),
+                r#"{"time":1.5,"name":"pathmark:controller_updated","data":{"law":"vcp","fallback":null}}"#,
+                concat!(
+                    r#"{"time":1.5,"name":"quic:recovery_metrics_updated","data":{"#,
+                    r#""smoothed_rtt":600.125,"pto_count":2,"congestion_window":14720,"#,
+                    r#""bytes_in_flight":1228,"pacing_rate":1000000}}"#
+                ),
+                concat!(
+                    r#"{"time":1.5,"name":"quic:connection_closed","data":{"initiator":"local","#,
+                    r#""trigger":"idle_timeout","reason":"timed out: no packet from the peer"}}"#
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_law_is_recorded_once() {
+        let mut encoder = Encoder::new(START, Side::Server, ConnectionId::EMPTY, None);
+        let plain = Some("plain-hop");
+        for event in [
+            recovery("cubic", plain),
+            recovery("cubic", plain),
+            recovery("xcp", None),
+        ] {
+            encoder.event(START, &event);
+        }
+        let changes = texts(&mut encoder);
+        let changes: Vec<&str> = (changes.iter().map(String::as_str))
+            .filter(|text| text.contains("controller_updated"))
+            .collect();
+        assert_eq!(
+            changes,
+            [
+                r#"{"time":0.0,"name":"pathmark:controller_updated","data":{"law":"cubic","fallback":"plain-hop"}}"#,
+                r#"{"time":0.0,"name":"pathmark:controller_updated","data":{"law":"xcp","fallback":null}}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn feedback_says_what_routers_wrote() {
+        let mut encoder = Encoder::new(START, Side::Server, ConnectionId::EMPTY, None);
+        texts(&mut encoder);
+        let feedback = Feedback::Vcp(VcpFeedback {
+            packets: [0, 3, 1, 0],
+            hops: 1,
+            router: 9,
+            load_128: 96,
+            ..VcpFeedback::default()
+        });
+        encoder.event(START, &TraceEvent::Feedback(feedback));
+        assert_eq!(
+            texts(&mut encoder),
+            [concat!(
+                r#"{"time":0.0,"name":"pathmark:feedback_received","data":{"protocol":"vcp","#,
+                r#""packets":[0,3,1,0],"hops":1,"router":9,"load":0.75}}"#
+            )]
+        );
+    }
+}
