@@ -134,6 +134,13 @@ impl Account {
                 "let UDP payloads whose first byte is 8 to 15 pass",
             );
         }
+        if self.sender.bounded_by.largest().is_none() && self.main_fallback().is_none() {
+            return Verdict::new(
+                "unknown",
+                "the report doesn't say what limited the sender",
+                "make a log, by setting QLOGDIR or by `emulate --out DIR --qlog`, and explain it",
+            );
+        }
         if let Some(fallback) = self.main_fallback() {
             return Verdict::new(
                 fallback.name(),
@@ -142,6 +149,13 @@ impl Account {
             );
         }
         let law = &self.sender.algorithm;
+        if law == "bbr" {
+            return Verdict::new(
+                "window",
+                "bbr's estimate of the path's rate limited it",
+                "nothing, if the link is full; otherwise put routers on the path",
+            );
+        }
         if self.sender.packets_lost > 0 {
             return Verdict::new(
                 "loss",

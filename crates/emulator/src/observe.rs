@@ -1,8 +1,10 @@
 //! Observing a run: its progress, and time series.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use pathmark_cc::{Duration, FallbackReason, VcpCode};
+pub use pathmark_transport::trace::TraceFactory;
 
 use crate::scenario::Scenario;
 
@@ -24,6 +26,12 @@ pub trait Observer {
     /// Called with the changes of flows and links since the last sample.
     fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
         let _ = (scenario, sample);
+    }
+
+    /// Returns what creates a log of each connection of this flow, in simulated time.
+    fn trace(&self, flow: &str) -> Option<Arc<dyn TraceFactory>> {
+        let _ = flow;
+        None
     }
 
     /// Returns true if [`packet`](Self::packet) should be called for links with `capture = true`.

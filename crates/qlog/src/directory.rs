@@ -1,11 +1,11 @@
 //! Files of logs, which a thread of their own writes.
 
 use std::collections::HashSet;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
@@ -64,7 +64,12 @@ struct Shared {
 
 /// Work of the thread.
 enum Work {
-    Append { file: PathBuf, bytes: Vec<u8> },
+    /// Writes the bytes at the end of the file, or into a new one if they are its first.
+    Write {
+        file: PathBuf,
+        bytes: Vec<u8>,
+        first: bool,
+    },
     Flush(SyncSender<()>),
 }
 
@@ -115,6 +120,17 @@ impl Directory {
         Arc::new(self.clone())
     }
 
+    /// Like [`factory`](Self::factory), for a single connection in simulated time, whose ends have
+    /// the logs `name-client.sqlog` and `name-server.sqlog`. In the name, only letters, digits, `.`,
+    /// `-` and `_` are kept.
+    pub fn factory_of(&self, name: &str) -> Arc<dyn TraceFactory> {
+        let safe = |c: &char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+        Arc::new(Simulated {
+            shared: Arc::clone(&self.shared),
+            name: name.chars().filter(safe).collect(),
+        })
+    }
+
     /// Waits until all that ended connections and full chunks left is written.
     pub fn flush(&self) {
         let (to_us, done) = sync_channel(1);
@@ -147,9 +163,12 @@ fn write_all(work: &Receiver<Work>, mut on_error: impl FnMut(&str)) {
     let mut given_up = HashSet::new();
     for work in work {
         match work {
-            Work::Append { file, .. } if given_up.contains(&file) => {}
-            Work::Append { file, bytes } => {
-                let opened = OpenOptions::new().create(true).append(true).open(&file);
+            Work::Write { file, .. } if given_up.contains(&file) => {}
+            Work::Write { file, bytes, first } => {
+                let opened = match first {
+                    true => File::create(&file),
+                    false => OpenOptions::new().append(true).open(&file),
+                };
                 if let Err(error) = opened.and_then(|mut opened| opened.write_all(&bytes)) {
                     on_error(&format!("cannot write {}: {error}", file.display()));
                     given_up.insert(file);
@@ -164,39 +183,42 @@ fn write_all(work: &Receiver<Work>, mut on_error: impl FnMut(&str)) {
 
 impl TraceFactory for Directory {
     fn start(&self, now: Instant, side: Side, id: ConnectionId) -> Option<Box<dyn Trace>> {
-        let shared = &self.shared;
-        let most = shared.limits.connections;
-        let place = |open: usize| (open < most).then_some(open + 1);
-        let counted =
-            (shared.connections).fetch_update(Ordering::Relaxed, Ordering::Relaxed, place);
-        counted.ok()?;
         #[allow(clippy::disallowed_methods, reason = "logs say when they were written")]
         let wall_clock = OffsetDateTime::now_utc();
-        let text = wall_clock.format(&Rfc3339).ok();
         let name = format!(
-            "{:04}{:02}{:02}T{:02}{:02}{:02}-{}-{}.sqlog",
+            "{:04}{:02}{:02}T{:02}{:02}{:02}-{}-{}",
             wall_clock.year(),
             u8::from(wall_clock.month()),
             wall_clock.day(),
             wall_clock.hour(),
             wall_clock.minute(),
             wall_clock.second(),
-            if side.is_client() { "client" } else { "server" },
+            name_of(side),
             hex(id.as_slice()),
         );
-        let mut encoder = Encoder::new(now, side, id, text.as_deref());
-        let (header, _) = encoder.take();
-        Some(Box::new(Log {
-            encoder,
-            header,
-            file: shared.path.join(name),
-            written: 0,
-            missing: 0,
-            is_full: false,
-            last: now,
-            shared: Arc::clone(shared),
-        }))
+        let text = wall_clock.format(&Rfc3339).ok();
+        Log::begin(&self.shared, &name, false, || {
+            Encoder::new(now, side, id, text.as_deref())
+        })
     }
+}
+
+/// Creates the logs of a connection in simulated time.
+struct Simulated {
+    shared: Arc<Shared>,
+    name: String,
+}
+
+impl TraceFactory for Simulated {
+    fn start(&self, now: Instant, side: Side, id: ConnectionId) -> Option<Box<dyn Trace>> {
+        let name = format!("{}-{}", self.name, name_of(side));
+        let encoder = || Encoder::new(now, side, id, None);
+        Log::begin(&self.shared, &name, true, encoder)
+    }
+}
+
+const fn name_of(side: Side) -> &'static str {
+    if side.is_client() { "client" } else { "server" }
 }
 
 /// The log of one connection.
@@ -211,11 +233,40 @@ struct Log {
     missing: u64,
     /// Whether the log has as many bytes as it may have.
     is_full: bool,
+    /// Whether the connection waits for the disk, which it can in simulated time.
+    waits: bool,
     last: Instant,
     shared: Arc<Shared>,
 }
 
 impl Log {
+    /// Begins a log, unless there are as many as there may be.
+    fn begin(
+        shared: &Arc<Shared>,
+        name: &str,
+        waits: bool,
+        encoder: impl FnOnce() -> Encoder,
+    ) -> Option<Box<dyn Trace>> {
+        let most = shared.limits.connections;
+        let place = |open: usize| (open < most).then_some(open + 1);
+        let counted =
+            (shared.connections).fetch_update(Ordering::Relaxed, Ordering::Relaxed, place);
+        counted.ok()?;
+        let mut encoder = encoder();
+        let (header, _) = encoder.take();
+        Some(Box::new(Self {
+            encoder,
+            header,
+            file: shared.path.join(format!("{name}.sqlog")),
+            written: 0,
+            missing: 0,
+            is_full: false,
+            waits,
+            last: Instant::ZERO,
+            shared: Arc::clone(shared),
+        }))
+    }
+
     /// Passes what waits to the thread.
     fn pass(&mut self) {
         if self.missing > 0 && !self.is_full {
@@ -227,19 +278,22 @@ impl Log {
             bytes.splice(..0, self.header.iter().copied());
         }
         let len = bytes.len() as u64;
-        let work = Work::Append {
+        let work = Work::Write {
             file: self.file.clone(),
             bytes,
+            first: self.written == 0,
         };
-        match self.shared.to_thread.try_send(work) {
-            Ok(()) => {
-                self.written += len;
-                self.missing = 0;
-            }
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.missing += events;
-                self.shared.missing.fetch_add(events, Ordering::Relaxed);
-            }
+        let to_thread = &self.shared.to_thread;
+        let passed = match self.waits {
+            true => to_thread.send(work).is_ok(),
+            false => to_thread.try_send(work).is_ok(),
+        };
+        if passed {
+            self.written += len;
+            self.missing = 0;
+        } else {
+            self.missing += events;
+            self.shared.missing.fetch_add(events, Ordering::Relaxed);
         }
     }
 }
@@ -278,7 +332,7 @@ impl Drop for Log {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs;
     use std::io::BufReader;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::sync_channel;
@@ -289,7 +343,7 @@ mod tests {
     use pathmark_transport::trace::{TraceEvent, TraceFactory, TracedPacket};
     use pathmark_transport::wire::{ConnectionId, PacketType};
 
-    use super::{CHUNK, Directory, Limits, Shared, Work, write_all};
+    use super::{CHUNK, Directory, File, Limits, Shared, Work, write_all};
     use crate::read;
 
     const NOW: Instant = Instant::from_nanos(0);
@@ -391,7 +445,7 @@ mod tests {
             log.on_event(NOW, &sent());
         }
         let missing = directory.missing();
-        let Ok(Work::Append { .. }) = work.recv() else {
+        let Ok(Work::Write { .. }) = work.recv() else {
             panic!("no chunk of the first log");
         };
         log.on_event(NOW, &sent());

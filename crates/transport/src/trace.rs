@@ -46,7 +46,8 @@ pub enum TraceEvent<'a> {
     Recovery(TracedRecovery),
     /// The peer returned what routers wrote into the packets since the last such event.
     Feedback(Feedback),
-    /// The state of the path and all counters: every second, and once when the connection ends.
+    /// The state of the path and all counters: every second, and when the connection ends or is
+    /// dropped.
     Report(&'a PathReport, &'a Stats),
     /// The connection ended.
     Closed(&'a ConnectionError),
@@ -98,6 +99,8 @@ pub struct TracedRecovery {
 pub(crate) struct Tracing {
     log: Option<Box<dyn Trace>>,
     next_report: Instant,
+    /// Time of the last event.
+    last: Instant,
     ended: bool,
 }
 
@@ -119,6 +122,7 @@ impl Tracing {
         Self {
             log: factory.and_then(|factory| factory.start(now, side, id)),
             next_report: now + REPORT_EVERY,
+            last: now,
             ended: false,
         }
     }
@@ -127,8 +131,14 @@ impl Tracing {
     #[inline]
     pub(crate) fn record(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'static>) {
         if let Some(log) = &mut self.log {
+            self.last = now;
             log.on_event(now, &event());
         }
+    }
+
+    /// Returns the time of the last event, if there is a log whose connection hasn't ended.
+    pub(crate) fn unended(&self) -> Option<Instant> {
+        (self.log.is_some() && !self.ended).then_some(self.last)
     }
 
     /// Returns true if a report is due.
@@ -143,11 +153,6 @@ impl Tracing {
         if let Some(log) = &mut self.log {
             log.on_event(now, &TraceEvent::Report(report, stats));
         }
-    }
-
-    /// Returns true if the end of the connection should be recorded, at most once.
-    pub(crate) fn is_end_due(&self) -> bool {
-        self.log.is_some() && !self.ended
     }
 
     /// Records that the connection ended, after its last report.

@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pathmark_cc::Duration;
-use pathmark_emulator::observe::Sample;
+use pathmark_emulator::observe::{Sample, TraceFactory};
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::Quantity;
 use pathmark_emulator::{Observer, OutputError, Outputs, Progress, Scenario};
@@ -29,7 +30,11 @@ pub struct PlottedOutputs<P> {
     outputs: Outputs<P>,
     series: Series,
     plot: PathBuf,
+    trace: Option<TraceOf>,
 }
+
+/// Creates logs of a flow's connections.
+type TraceOf = Box<dyn Fn(&str) -> Arc<dyn TraceFactory>>;
 
 impl<P: FnMut(&Progress) -> ControlFlow<()>> PlottedOutputs<P> {
     /// Like [`Outputs::create`].
@@ -41,7 +46,15 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> PlottedOutputs<P> {
             outputs: Outputs::create(directory, progress)?,
             series: Series::default(),
             plot: directory.join("plot.svg"),
+            trace: None,
         })
+    }
+
+    /// Logs the connections of each flow, whose name the function gets.
+    #[must_use]
+    pub fn with_trace(mut self, trace: impl Fn(&str) -> Arc<dyn TraceFactory> + 'static) -> Self {
+        self.trace = Some(Box::new(trace));
+        self
     }
 
     /// Writes the result and the plot, whose title names the run `run`. Returns the time series of
@@ -68,6 +81,10 @@ impl<P: FnMut(&Progress) -> ControlFlow<()>> Observer for PlottedOutputs<P> {
     fn sample(&mut self, scenario: &Scenario, sample: &Sample<'_>) {
         self.series.add(scenario, sample);
         self.outputs.sample(scenario, sample);
+    }
+
+    fn trace(&self, flow: &str) -> Option<Arc<dyn TraceFactory>> {
+        self.trace.as_ref().map(|trace| trace(flow))
     }
 
     fn wants_packets(&self) -> bool {

@@ -49,6 +49,10 @@ pub(super) struct Args {
     /// and one plot of up to 100 runs
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Also write a log of each end of each flow to this directory (qlog), for `explain` and qvis:
+    /// at most 256 MiB each, and of at most 256 ends
+    #[arg(long, requires = "out", conflicts_with_all = ["harm", "results"])]
+    qlog: bool,
     /// Print one JSON object at the end
     #[arg(long)]
     pub(super) json: bool,
@@ -150,6 +154,7 @@ pub(super) fn emulate(args: &Args) -> Outcome {
     let layout = pool::Layout {
         out: args.out.as_deref(),
         per_run: !single || args.shard.is_some(),
+        qlog: args.qlog,
     };
     let wanted = runs.len();
     let (results, curves): (Vec<_>, Vec<_>) = pool::run_all(&runs, layout)?.into_iter().unzip();

@@ -110,14 +110,21 @@ impl Engine {
             scenario: scenario.clone(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
-            engine.add_flow(index, flow, own.law(&flow.name), &hosts);
+            engine.add_flow(index, flow, own.law(&flow.name), &hosts, observer);
         }
         engine.edges = Edges::new(scenario, hosts, &mut engine.ways);
         engine.agenda_all();
         Ok(engine)
     }
 
-    fn add_flow(&mut self, index: usize, flow: &FlowSetup, own: Option<&OwnLaw>, hosts: &Hosts) {
+    fn add_flow(
+        &mut self,
+        index: usize,
+        flow: &FlowSetup,
+        own: Option<&OwnLaw>,
+        hosts: &Hosts,
+        observer: &dyn Observer,
+    ) {
         let seed = |role: &str| hash(self.scenario.seed, &format!("{}/{role}", flow.name));
         let port = CLIENT_PORT + u16::try_from(index % 50_000).unwrap_or(0);
         let sender = SocketAddr::new(address(flow.from).into(), port);
@@ -128,6 +135,7 @@ impl Engine {
             Sender::Tcp(_) | Sender::Udp => Algorithm::default(),
         };
         let mut config = transport(&law, flow.packet);
+        config.trace = observer.trace(&flow.name);
         if let Some(signals) = own.and_then(|own| own.signals.as_ref()) {
             config.signals.clone_from(signals);
         }

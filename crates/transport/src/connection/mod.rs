@@ -101,6 +101,17 @@ pub struct Connection {
     outbox: Outbox,
 }
 
+/// The log of a connection that is dropped before it ends, as at the end of an emulation, has a last
+/// report, too.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(last) = self.tracing.unended() {
+            let (report, stats) = (self.path_report(last), self.stats());
+            self.tracing.report(last, &report, &stats);
+        }
+    }
+}
+
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
@@ -177,7 +188,7 @@ impl Connection {
     /// Records a report in the connection's log, if it has one and a report is due.
     #[inline]
     fn trace(&mut self, now: Instant) {
-        let ended = self.lifecycle.error().is_some() && self.tracing.is_end_due();
+        let ended = self.lifecycle.error().is_some() && self.tracing.unended().is_some();
         if ended || self.tracing.is_report_due(now) {
             let (report, stats) = (self.path_report(now), self.stats());
             self.tracing.report(now, &report, &stats);

@@ -12,6 +12,7 @@ use pathmark_emulator::{Progress, Scenario};
 use pathmark_lab::outputs::PlottedOutputs;
 use pathmark_lab::series::Series;
 use pathmark_lab::sweep::{Case, CaseResult};
+use pathmark_qlog::Directory;
 
 use super::super::{output, session};
 
@@ -27,6 +28,8 @@ pub(super) struct Layout<'a> {
     pub(super) out: Option<&'a Path>,
     /// Whether each run gets a subdirectory.
     pub(super) per_run: bool,
+    /// Whether connections have logs there.
+    pub(super) qlog: bool,
 }
 
 impl Layout<'_> {
@@ -168,7 +171,10 @@ fn run(
 ) -> anyhow::Result<(CaseResult, Series)> {
     let directory = layout.directory(case);
     let name = super::label(case);
-    let (result, series) = one(scenario, directory.as_deref(), &name, u64::MAX, watch)?;
+    let (result, series) = match directory.as_deref() {
+        Some(directory) if layout.qlog => logged(scenario, directory, &name, watch)?,
+        directory => one(scenario, directory, &name, u64::MAX, watch)?,
+    };
     // Curves of many runs would fill the memory, and no picture could show them.
     let series = if case.of > MOST_DRAWN {
         Series::default()
@@ -206,6 +212,27 @@ pub(super) fn one(
     let result = timed(begun, scenario.run_with(&mut outputs)?);
     let series = outputs.finish(&result, name)?;
     Ok((result, series))
+}
+
+/// Runs one scenario like [`one`], with a log of each end of its connections.
+fn logged(
+    scenario: &Scenario,
+    directory: &Path,
+    name: &str,
+    watch: &mut Watch<'_>,
+) -> anyhow::Result<(RunResult, Series)> {
+    let begun = watch.begun;
+    let logs = Directory::create(directory)?;
+    let factory = logs.clone();
+    let outputs = PlottedOutputs::create(directory, |now: &Progress| watch.progress(now))?;
+    let mut outputs = outputs.with_trace(move |flow| factory.factory_of(flow));
+    let result = timed(begun, scenario.run_with(&mut outputs)?);
+    let series = outputs.finish(&result, name)?;
+    logs.flush();
+    match logs.error() {
+        Some(error) => Err(anyhow!("{error}")),
+        None => Ok((result, series)),
+    }
 }
 
 fn share(progress: &Progress) -> u64 {
