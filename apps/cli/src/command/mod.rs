@@ -26,6 +26,7 @@ mod operator;
 mod output;
 mod pages;
 mod perf;
+mod plot;
 mod proxy;
 mod put;
 mod qlog;
@@ -93,6 +94,8 @@ enum Command {
     Emulate(emulate::Args),
     /// Say why a transfer took as long as it did, from its JSON report or its qlog
     Explain(explain::Args),
+    /// Draw windows, round trips and rates of qlogs over time
+    Plot(plot::Args),
     /// Compare control laws over a grid of paths, and draw each law's figures
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
@@ -185,6 +188,7 @@ pub fn main() -> ExitCode {
         Command::Top(args) => session::run(|stop| top::top(args, stop)),
         Command::Emulate(args) => emulate::emulate(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Plot(args) => plot::plot(&args),
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
         Command::Pages(args) => pages::pages(&args),
@@ -240,7 +244,7 @@ impl Command {
             Self::Explain(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
-            Self::Pages(_) | Self::Top(_) => false,
+            Self::Pages(_) | Self::Plot(_) | Self::Top(_) => false,
             Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,

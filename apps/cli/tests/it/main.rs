@@ -20,6 +20,7 @@ mod deploy;
 mod ecn_tunnel;
 mod emulate;
 mod exits;
+mod explain;
 mod far_server;
 mod files;
 mod hostile;

@@ -29,3 +29,4 @@ mod wire_edge;
 mod wire_quick_start;
 mod wire_vcp;
 mod wire_xcp;
+mod wireshark;
