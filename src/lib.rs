@@ -88,6 +88,7 @@
 //! |---|---|
 //! | `xcp-i` | the module `xcp_i`: hosts that answer XCP-i routers |
 //! | `testkit` | the module `testkit`: emulated paths for tests of control laws |
+//! | `qlog` | the module `qlog`: logs of connections |
 //! | `native-certs` | `tls::Trust::platform`: the system's certificate authorities |
 //!
 //! None is on by default.
@@ -141,6 +142,8 @@ pub use pathmark_driver::{
 };
 #[cfg(feature = "testkit")]
 pub use pathmark_emulator::kit as testkit;
+#[cfg(feature = "qlog")]
+pub use pathmark_qlog as qlog;
 pub use pathmark_transport as transport;
 pub use pathmark_transport::connection::{
     ApplicationClose, BoundShares, ConnectionError, EarlyData, PathReport, Received, Stats,

@@ -115,14 +115,15 @@ impl Directory {
         Ok(Self { shared })
     }
 
-    /// Returns the value for [`TransportConfig::trace`](pathmark_transport::TransportConfig::trace).
+    /// Returns the value for
+    /// [`TransportConfig::trace`](pathmark_transport::TransportConfig::trace).
     pub fn factory(&self) -> Arc<dyn TraceFactory> {
         Arc::new(self.clone())
     }
 
     /// Like [`factory`](Self::factory), for a single connection in simulated time, whose ends have
-    /// the logs `name-client.sqlog` and `name-server.sqlog`. In the name, only letters, digits, `.`,
-    /// `-` and `_` are kept.
+    /// the logs `name-client.sqlog` and `name-server.sqlog`. In the name, only letters, digits,
+    /// `.`, `-` and `_` are kept.
     pub fn factory_of(&self, name: &str) -> Arc<dyn TraceFactory> {
         let safe = |c: &char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
         Arc::new(Simulated {

@@ -199,7 +199,10 @@ mod tests {
                     r#"{"time":1.5,"name":"quic:packet_lost","data":{"header":{"#,
                     r#""packet_type":"initial","packet_number":7}}}"#
                 ),
-                r#"{"time":1.5,"name":"pathmark:controller_updated","data":{"law":"vcp","fallback":null}}"#,
+                concat!(
+                    r#"{"time":1.5,"name":"pathmark:controller_updated","data":{"law":"vcp","#,
+                    r#""fallback":null}}"#
+                ),
                 concat!(
                     r#"{"time":1.5,"name":"quic:recovery_metrics_updated","data":{"#,
                     r#""smoothed_rtt":600.125,"pto_count":2,"congestion_window":14720,"#,
@@ -231,8 +234,14 @@ mod tests {
         assert_eq!(
             changes,
             [
-                r#"{"time":0.0,"name":"pathmark:controller_updated","data":{"law":"cubic","fallback":"plain-hop"}}"#,
-                r#"{"time":0.0,"name":"pathmark:controller_updated","data":{"law":"xcp","fallback":null}}"#,
+                concat!(
+                    r#"{"time":0.0,"name":"pathmark:controller_updated","data":{"law":"cubic","#,
+                    r#""fallback":"plain-hop"}}"#
+                ),
+                concat!(
+                    r#"{"time":0.0,"name":"pathmark:controller_updated","data":{"law":"xcp","#,
+                    r#""fallback":null}}"#
+                ),
             ]
         );
     }

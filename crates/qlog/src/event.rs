@@ -134,7 +134,8 @@ pub(crate) enum RouterFeedback {
         router: u16,
         load: f64,
     },
-    /// `delta` is the sum of rate changes in bytes per second, over the `stamped` ones of `packets`.
+    /// `delta` is the sum of rate changes in bytes per second, over the `stamped` ones of
+    /// `packets`.
     Xcp {
         packets: u64,
         stamped: u64,

@@ -101,8 +101,8 @@ pub struct Connection {
     outbox: Outbox,
 }
 
-/// The log of a connection that is dropped before it ends, as at the end of an emulation, has a last
-/// report, too.
+/// The log of a connection that is dropped before it ends, as at the end of an emulation, has a
+/// last report, too.
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(last) = self.tracing.unended() {
