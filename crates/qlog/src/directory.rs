@@ -19,9 +19,9 @@ use time::format_description::well_known::Rfc3339;
 use crate::encoder::{Encoder, hex};
 
 /// Bytes of a connection that wait before they go to the thread.
-const CHUNK: usize = 16_384;
+const CHUNK: usize = 65_536;
 /// Chunks that wait for the disk, 4 MiB in all.
-const QUEUE: usize = 256;
+const QUEUE: usize = 64;
 
 /// Bounds of all logs in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,17 +162,27 @@ impl Shared {
 /// Does the work until all senders are gone. A file that failed isn't tried again.
 fn write_all(work: &Receiver<Work>, mut on_error: impl FnMut(&str)) {
     let mut given_up = HashSet::new();
+    // Chunks of one log often follow each other.
+    let mut latest: Option<(PathBuf, File)> = None;
     for work in work {
         match work {
             Work::Write { file, .. } if given_up.contains(&file) => {}
             Work::Write { file, bytes, first } => {
-                let opened = match first {
-                    true => File::create(&file),
-                    false => OpenOptions::new().append(true).open(&file),
+                let opened = match latest.take() {
+                    Some((open, opened)) if open == file && !first => Ok(opened),
+                    _ if first => File::create(&file),
+                    _ => OpenOptions::new().append(true).open(&file),
                 };
-                if let Err(error) = opened.and_then(|mut opened| opened.write_all(&bytes)) {
-                    on_error(&format!("cannot write {}: {error}", file.display()));
-                    given_up.insert(file);
+                let written = opened.and_then(|mut opened| {
+                    opened.write_all(&bytes)?;
+                    Ok(opened)
+                });
+                match written {
+                    Ok(opened) => latest = Some((file, opened)),
+                    Err(error) => {
+                        on_error(&format!("cannot write {}: {error}", file.display()));
+                        given_up.insert(file);
+                    }
                 }
             }
             Work::Flush(done) => {

@@ -4,8 +4,7 @@ use pathmark_cc::{ControllerShares, FallbackReason, Feedback, Ruler};
 use pathmark_transport::connection::{
     BoundShares, ConnectionError, PathReport, RttHistogram, Stats,
 };
-use pathmark_transport::trace::{TracedPacket, TracedRecovery};
-use pathmark_transport::wire::PacketType;
+use pathmark_transport::trace::TracedRecovery;
 use pathmark_transport::{Duration, Instant};
 use serde::Serialize;
 
@@ -20,64 +19,6 @@ pub(crate) struct Event<D> {
 /// Returns milliseconds with the precision of microseconds.
 pub(crate) fn milliseconds(time: Duration) -> f64 {
     (time.as_nanos() / 1000) as f64 / 1e3
-}
-
-#[derive(Serialize)]
-pub(crate) struct Packet {
-    header: Header,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    raw: Option<Raw>,
-    #[serde(skip_serializing_if = "is_false")]
-    is_mtu_probe_packet: bool,
-    /// Whether a shim precedes the packet, whose bytes `raw` includes.
-    #[serde(skip_serializing_if = "is_false")]
-    shim: bool,
-}
-
-#[derive(Serialize)]
-struct Header {
-    packet_type: &'static str,
-    packet_number: u64,
-}
-
-#[derive(Serialize)]
-struct Raw {
-    length: u64,
-}
-
-const fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
-impl Packet {
-    /// Creates the data of a packet that was sent or received.
-    pub(crate) fn new(packet: &TracedPacket) -> Self {
-        Self {
-            raw: Some(Raw {
-                length: packet.bytes,
-            }),
-            shim: packet.shim,
-            ..Self::lost(packet)
-        }
-    }
-
-    /// Creates the data of a lost packet, which has no length (quic-events section 7.5).
-    pub(crate) fn lost(packet: &TracedPacket) -> Self {
-        Self {
-            header: Header {
-                packet_type: match packet.ty {
-                    PacketType::Initial => "initial",
-                    PacketType::ZeroRtt => "0RTT",
-                    PacketType::Handshake => "handshake",
-                    PacketType::OneRtt => "1RTT",
-                },
-                packet_number: packet.number,
-            },
-            raw: None,
-            is_mtu_probe_packet: packet.mtu_probe,
-            shim: false,
-        }
-    }
 }
 
 /// Times are milliseconds, sizes bytes, and `pacing_rate` is in bits per second.
