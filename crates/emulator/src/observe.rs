@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pathmark_cc::{Duration, FallbackReason, VcpCode};
-pub use pathmark_transport::trace::TraceFactory;
+pub use pathmark_transport::observe::TraceFactory;
 
 use crate::scenario::Scenario;
 

@@ -11,7 +11,7 @@ use std::thread;
 
 use pathmark_transport::Instant;
 use pathmark_transport::crypto::Side;
-use pathmark_transport::trace::{Trace, TraceEvent, TraceFactory};
+use pathmark_transport::observe::{Trace, TraceEvent, TraceFactory};
 use pathmark_transport::wire::ConnectionId;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -351,7 +351,7 @@ mod tests {
 
     use pathmark_transport::Instant;
     use pathmark_transport::crypto::Side;
-    use pathmark_transport::trace::{TraceEvent, TraceFactory, TracedPacket};
+    use pathmark_transport::observe::{TraceEvent, TraceFactory, TracedPacket};
     use pathmark_transport::wire::{ConnectionId, PacketType};
 
     use super::{CHUNK, Directory, File, Limits, Shared, Work, write_all};

@@ -2,7 +2,7 @@
 
 use pathmark_transport::Instant;
 use pathmark_transport::crypto::Side;
-use pathmark_transport::trace::{TraceEvent, TracedPacket};
+use pathmark_transport::observe::{TraceEvent, TracedPacket};
 use pathmark_transport::wire::{ConnectionId, PacketType};
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ impl Encoder {
                 self.named(now, "quic:recovery_metrics_updated", recovery);
             }
             TraceEvent::Feedback(feedback) => {
-                let feedback = RouterFeedback::from(*feedback);
+                let feedback = RouterFeedback(*feedback);
                 self.named(now, "pathmark:feedback_received", feedback);
             }
             TraceEvent::Report(report, stats) => {
@@ -186,7 +186,7 @@ mod tests {
     use pathmark_cc::{Feedback, VcpFeedback};
     use pathmark_transport::connection::ConnectionError;
     use pathmark_transport::crypto::Side;
-    use pathmark_transport::trace::{TraceEvent, TracedPacket, TracedRecovery};
+    use pathmark_transport::observe::{TraceEvent, TracedPacket, TracedRecovery};
     use pathmark_transport::wire::{ConnectionId, PacketType};
     use pathmark_transport::{Duration, Instant};
 
@@ -357,7 +357,7 @@ mod tests {
             texts(&mut encoder),
             [concat!(
                 r#"{"time":0.0,"name":"pathmark:feedback_received","data":{"protocol":"vcp","#,
-                r#""packets":[0,3,1,0],"hops":1,"router":9,"load":0.75}}"#
+                r#""none":0,"low":3,"high":1,"over":0,"load_128":96,"hops":1,"router":9}}"#
             )]
         );
     }

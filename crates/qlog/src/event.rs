@@ -1,12 +1,14 @@
 //! The JSON of events.
 
 use pathmark_cc::{ControllerShares, FallbackReason, Feedback, Ruler};
+use pathmark_protocols::registry::name_of;
 use pathmark_transport::connection::{
     BoundShares, ConnectionError, PathReport, RttHistogram, Stats,
 };
-use pathmark_transport::trace::TracedRecovery;
+use pathmark_transport::observe::TracedRecovery;
 use pathmark_transport::{Duration, Instant};
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 /// An event, at a time in milliseconds since the connection began.
 #[derive(Serialize)]
@@ -64,67 +66,21 @@ pub(crate) struct Controller {
     pub(crate) fallback: Option<&'static str>,
 }
 
-/// What routers wrote into packets.
-#[derive(Serialize)]
-#[serde(tag = "protocol", rename_all = "kebab-case")]
-pub(crate) enum RouterFeedback {
-    /// Numbers of packets by code: none, LOW, HIGH, OVER.
-    Vcp {
-        packets: [u64; 4],
-        hops: u8,
-        router: u16,
-        load: f64,
-    },
-    /// `delta` is the sum of rate changes in bytes per second, over the `stamped` ones of
-    /// `packets`.
-    Xcp {
-        packets: u64,
-        stamped: u64,
-        delta: i64,
-        hops: u8,
-        router: u16,
-    },
-    /// The approved rate in bits per second, if routers on the whole path answered.
-    QuickStart { rate: u64, answered: bool },
-    /// A registered protocol of one's own.
-    Own {
-        kind: u8,
-        packets: u64,
-        router: u16,
-        words: [u64; 3],
-    },
-    /// A protocol that this version doesn't know.
-    Other,
-}
+/// What routers wrote into packets: numbers with their names.
+pub(crate) struct RouterFeedback(pub(crate) Feedback);
 
-impl From<Feedback> for RouterFeedback {
-    fn from(feedback: Feedback) -> Self {
-        match feedback {
-            Feedback::Vcp(vcp) => Self::Vcp {
-                packets: vcp.packets,
-                hops: vcp.hops,
-                router: vcp.router,
-                load: f64::from(vcp.load_128) / 128.0,
-            },
-            Feedback::Xcp(xcp) => Self::Xcp {
-                packets: xcp.packets,
-                stamped: xcp.stamped,
-                delta: xcp.delta,
-                hops: xcp.hops,
-                router: xcp.router,
-            },
-            Feedback::QuickStart(answer) => Self::QuickStart {
-                rate: answer.rate.saturating_mul(8),
-                answered: answer.answered,
-            },
-            Feedback::Own(own) => Self::Own {
-                kind: own.kind,
-                packets: own.packets,
-                router: own.router,
-                words: own.words,
-            },
-            _ => Self::Other,
-        }
+impl Serialize for RouterFeedback {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("protocol", name_of(&self.0).unwrap_or("own"))?;
+        let mut outcome = Ok(());
+        self.0.describe(|name, number| {
+            if outcome.is_ok() {
+                outcome = map.serialize_entry(name, &number);
+            }
+        });
+        outcome?;
+        map.end()
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pathmark_cc::Controller;
 
 use crate::datagrams::DatagramsConfig;
+use crate::observe::TraceFactory;
 use crate::path::{BASE_MTU, LEAST_BASE};
 use crate::streams::StreamsConfig;
-use crate::trace::TraceFactory;
 use crate::wire::packet::MIN_INITIAL_DATAGRAM;
 use crate::{Duration, Instant, Signal};
 

@@ -36,11 +36,11 @@ pub mod connection;
 pub mod crypto;
 mod datagrams;
 pub mod endpoint;
+pub mod observe;
 pub mod path;
 pub mod recovery;
 mod signal;
 pub mod streams;
-pub mod trace;
 pub mod wire;
 
 pub use config::{ControllerFactory, TransportConfig};

@@ -99,6 +99,37 @@ impl Feedback {
         }
     }
 
+    /// Calls `number` for each number that says what routers wrote, with its name, for logs. Sums
+    /// cover the counted packets; rates are in bytes per second.
+    pub fn describe(&self, mut number: impl FnMut(&'static str, i64)) {
+        let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        match self {
+            Self::Vcp(vcp) => {
+                for (name, packets) in ["none", "low", "high", "over"].into_iter().zip(vcp.packets)
+                {
+                    number(name, whole(packets));
+                }
+                number("load_128", vcp.load_128.into());
+                number("hops", vcp.hops.into());
+            }
+            Self::Xcp(xcp) => {
+                number("packets", whole(xcp.packets));
+                number("stamped", whole(xcp.stamped));
+                number("delta", xcp.delta);
+                number("hops", xcp.hops.into());
+            }
+            Self::QuickStart(answer) => {
+                number("rate", whole(answer.rate));
+                number("answered", answer.answered.into());
+            }
+            Self::Own(own) => {
+                number("kind", own.kind.into());
+                number("packets", whole(own.packets));
+            }
+        }
+        number("router", self.router().map_or(0, Into::into));
+    }
+
     /// Returns true for an answer to a single request, which accompanies feedback about all
     /// packets.
     pub const fn is_answer(&self) -> bool {

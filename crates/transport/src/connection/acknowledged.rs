@@ -1,17 +1,17 @@
 //! Fates of our packets: acknowledgements and losses, reported to the parts whose frames they
 //! carried and to the path's controller.
 
-use super::carried::Carried;
+use super::building::Carried;
 use super::control::ControlFrame;
 use super::paths::{AckReport, Measured, Path, Paths};
 use super::received::Received;
 use super::sources::Sources;
 use super::spaces::PacketSpaces;
-use super::stats::Stats;
 use crate::ack::AckRequest;
+use crate::observe::Stats;
+use crate::observe::{TraceEvent, TracedPacket, Tracing};
 use crate::recovery::{AckError, Fate, Probe, Recovery, SentPacket, Timeout};
 use crate::streams::AckedRun;
-use crate::trace::{TraceEvent, TracedPacket, Tracing};
 use crate::wire::frame::{Ack, types};
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};

@@ -1,10 +1,12 @@
-//! A datagram and a packet while they are being built.
+//! A datagram and a packet while they are being built, and what a packet carried.
 
-use super::carried::Carried;
+use super::control::ControlFrame;
 use super::paths::ShimUse;
 use crate::Ecn;
+use crate::streams::SentFrames;
 use crate::wire::packet::{MIN_INITIAL_DATAGRAM, Started};
 use crate::wire::{SpaceId, Writer};
+use std::ops::Range;
 
 /// A datagram with less room than this doesn't get another packet.
 pub(super) const MIN_PACKET_ROOM: usize = 128;
@@ -114,6 +116,44 @@ pub(super) struct Contents {
     pub(super) off_path: bool,
     pub(super) shim: ShimUse,
     pub(super) ecn: Ecn,
+}
+
+/// The record of one packet. Bulk packets contain only stream data, so their records need no heap
+/// allocation.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// Frames of the streams.
+    pub(super) streams: SentFrames,
+    /// The largest number that the packet's ACK frame acknowledged. When this packet is
+    /// acknowledged, the peer is known to have received acknowledgements up to this number.
+    pub(super) acked: Option<u64>,
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Debug, Default)]
+struct Rest {
+    crypto: Vec<Range<u64>>,
+    control: Vec<ControlFrame>,
+}
+
+impl Carried {
+    pub(super) fn add_crypto(&mut self, range: Range<u64>) {
+        self.rest.get_or_insert_default().crypto.push(range);
+    }
+
+    pub(super) fn add_control(&mut self, frame: ControlFrame) {
+        self.rest.get_or_insert_default().control.push(frame);
+    }
+
+    /// Returns the ranges of the CRYPTO stream of the packet's level.
+    pub(super) fn crypto(&self) -> &[Range<u64>] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.crypto)
+    }
+
+    /// Returns the frames about the connection.
+    pub(super) fn control(&self) -> &[ControlFrame] {
+        self.rest.as_ref().map_or(&[], |rest| &rest.control)
+    }
 }
 
 #[cfg(test)]

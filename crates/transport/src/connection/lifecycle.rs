@@ -1,9 +1,10 @@
 //! The life cycle of a connection: the closing and draining states, why the connection is over, the
 //! idle timeout (RFC 9000 §10), and its other deadlines, which stop when it ends.
 
-use super::close::{CloseReason, CloseState, ConnectionError, linger_until};
+use super::close::{CloseReason, CloseState, linger_until};
 use super::idle::Idle;
 use super::timers::{Timer, Timers};
+use crate::observe::ConnectionError;
 use crate::wire::TransportError;
 use crate::{Duration, Instant};
 

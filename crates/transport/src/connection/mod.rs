@@ -16,12 +16,9 @@
 mod acknowledged;
 mod bounds;
 mod building;
-mod carried;
 mod close;
-mod closing;
 mod control;
 mod datagrams;
-mod event;
 mod frames;
 mod handshake;
 mod idle;
@@ -35,13 +32,9 @@ mod paths;
 mod probes;
 mod receive;
 mod received;
-mod report;
-mod rtt_histogram;
 mod sources;
 mod spaces;
 mod start;
-mod stats;
-mod timeout;
 mod timers;
 mod transmit;
 
@@ -55,25 +48,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pathmark_cc::KnownPath;
 
-use crate::Duration;
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{Random, ResetToken, Side};
+use crate::observe::Tracing;
 use crate::streams::Streams;
-use crate::trace::Tracing;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
-use crate::{Instant, Signal};
+use crate::{Duration, Instant, Signal};
 
-pub use bounds::BoundShares;
-pub use close::{ApplicationClose, ConnectionError};
+pub use crate::observe::{
+    ApplicationClose, BoundShares, ConnectionError, PathReport, RttHistogram, Stats,
+};
 pub use datagrams::Datagrams;
-pub use event::{Event, Received, Routing, Transmit};
 pub use handshake::{EarlyData, Handshake};
+pub use outbox::{Event, Received, Routing, Transmit};
 pub use paths::ShownPath;
-pub use report::PathReport;
-pub use rtt_histogram::RttHistogram;
 pub(crate) use start::server;
 pub use start::{ClientStart, ConnectError, ServerStart};
-pub use stats::Stats;
 
 use bounds::Bounds;
 use close::CloseReason;
@@ -101,13 +91,12 @@ pub struct Connection {
     outbox: Outbox,
 }
 
-/// The log of a connection that is dropped before it ends, as at the end of an emulation, has a
-/// last report, too.
+/// A log has a last report even if the connection is dropped before it ends.
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(last) = self.tracing.unended() {
-            let (report, stats) = (self.path_report(last), self.stats());
-            self.tracing.report(last, &report, &stats);
+            self.tracing
+                .report(last, &self.path_report(last), &self.stats());
         }
     }
 }
@@ -185,16 +174,12 @@ impl Connection {
         self.trace(now);
     }
 
-    /// Records a report in the connection's log, if it has one and a report is due.
-    #[inline]
+    /// Records a report in the connection's log if one is due, and the connection's end.
     fn trace(&mut self, now: Instant) {
-        let ended = self.lifecycle.error().is_some() && self.tracing.unended().is_some();
-        if ended || self.tracing.is_report_due(now) {
-            let (report, stats) = (self.path_report(now), self.stats());
-            self.tracing.report(now, &report, &stats);
-        }
-        if let Some(error) = self.lifecycle.error().filter(|_| ended) {
-            self.tracing.end(now, error);
+        if self.tracing.is_due(now, self.lifecycle.error().is_some()) {
+            self.tracing
+                .report(now, &self.path_report(now), &self.stats());
+            self.tracing.end(now, self.lifecycle.error());
         }
     }
 
@@ -246,8 +231,7 @@ impl Connection {
         self.sending(now).close(buffer)
     }
 
-    /// Returns the size of the largest datagram that can currently be sent, in bytes of UDP
-    /// payload.
+    /// Returns the largest datagram that can be sent, in bytes of UDP payload.
     pub fn mtu(&self) -> u16 {
         self.paths.path.mtu()
     }
@@ -257,8 +241,7 @@ impl Connection {
         self.side
     }
 
-    /// Accesses the streams. Data that you write there is sent by the next
-    /// [`poll_transmit`](Self::poll_transmit).
+    /// Accesses the streams. Data that you write there is sent by [`Self::poll_transmit`].
     pub const fn streams(&mut self) -> &mut Streams {
         &mut self.sources.streams
     }

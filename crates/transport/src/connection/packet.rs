@@ -6,8 +6,8 @@ use super::building::{Contents, MIN_PACKET_ROOM, Open, PacketBuilder, Permit};
 use super::paths::{Departure, ShimUse};
 use super::sources::{Asked, Sources};
 use super::transmit::Sending;
+use crate::observe::{TraceEvent, TracedPacket};
 use crate::recovery::{PathNumber, SentPacket};
-use crate::trace::{TraceEvent, TracedPacket};
 use crate::wire::{ConnectionId, Frame, PacketType, SpaceId, Writer};
 use pathmark_cc::PacketState;
 

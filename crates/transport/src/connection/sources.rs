@@ -4,8 +4,8 @@
 //! frames.
 
 use super::Event;
+use super::building::Carried;
 use super::building::Contents;
-use super::carried::Carried;
 use super::control::{Control, ControlFrame};
 use super::handshake::Handshake;
 use super::lifecycle::Ending;

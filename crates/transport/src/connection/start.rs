@@ -12,7 +12,6 @@ use super::outbox::Outbox;
 use super::paths::Paths;
 use super::sources::Sources;
 use super::spaces::PacketSpaces;
-use super::stats::Stats;
 use super::timers::Timer;
 use crate::Instant;
 use crate::cid::{LocalIds, RemoteIds, fresh_id};
@@ -22,8 +21,9 @@ use crate::crypto::{
     SharedEndpointKey, Side, StartError,
 };
 use crate::datagrams::Datagrams;
+use crate::observe::Stats;
+use crate::observe::Tracing;
 use crate::streams::Streams;
-use crate::trace::Tracing;
 use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, TransportError};
 

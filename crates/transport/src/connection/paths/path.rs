@@ -10,10 +10,10 @@ use super::address::Address;
 use super::feedback::Feedback;
 use super::prefix::ShimUse;
 use super::route::Route;
-use crate::connection::report::PathReport;
 use crate::connection::{BoundShares, Received, Transmit};
+use crate::observe::PathReport;
+use crate::observe::TracedRecovery;
 use crate::recovery::{Probe, RttEstimator};
-use crate::trace::TracedRecovery;
 use crate::{Duration, Ecn, Instant};
 
 /// A packet to be sent.

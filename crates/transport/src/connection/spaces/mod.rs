@@ -6,7 +6,7 @@ mod sealing;
 #[cfg(test)]
 mod tests;
 
-use super::carried::Carried;
+use super::building::Carried;
 use super::keys::{LevelKeys, OpenedPacket, Unopened};
 use super::paths::Others;
 use super::probes::Probes;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::long_headers::counts;
 use super::*;
-use crate::connection::carried::Carried;
+use crate::connection::building::Carried;
 use crate::recovery::{PathNumber, packet as recorded};
 
 /// Returns the distinct destination IDs of a datagram's packets.

@@ -148,7 +148,7 @@ fn a_transfer_survives_a_blackout() {
 
 #[test]
 fn a_connection_at_rest_is_small_and_so_is_the_record_of_a_packet() {
-    use crate::connection::carried::Carried;
+    use crate::connection::building::Carried;
     use crate::recovery::SentPacket;
     let sizes = (size_of::<Connection>(), size_of::<SentPacket<Carried>>());
     assert!(sizes.0 <= 10 * 1024 && sizes.1 <= 120, "{sizes:?}");

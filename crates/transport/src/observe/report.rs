@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use pathmark_cc::{ControllerShares, Feedback, Metrics};
 
-use super::bounds::BoundShares;
 use crate::Duration;
 use crate::path::{Disbelieved, EcnState};
 
@@ -95,6 +94,46 @@ impl fmt::Display for PathReport {
         let bounds = self.bounded_by.to_string();
         if !bounds.is_empty() {
             write!(f, "; bounded by {bounds}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Shares of time in which each limit held the sender back, for reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BoundShares {
+    /// The application had nothing to send.
+    pub application: f64,
+    /// The peer's flow control (MAX_DATA, MAX_STREAM_DATA).
+    pub peer: f64,
+    /// The peer's limit on streams (MAX_STREAMS): the application waited to open one, and had
+    /// nothing else to send.
+    pub streams: f64,
+    /// This side's send buffer.
+    pub buffers: f64,
+    /// The congestion window or its pacer, controlled only by loss or delay.
+    pub window: f64,
+    /// The congestion window, controlled by a router's answers.
+    pub router: f64,
+}
+
+/// Lists limits that applied for at least 1 % of the time, longest first, such as `router 89 %,
+/// application 11 %`.
+impl fmt::Display for BoundShares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shares = [
+            (self.application, "application"),
+            (self.peer, "peer"),
+            (self.streams, "streams"),
+            (self.buffers, "buffers"),
+            (self.window, "window"),
+            (self.router, "router"),
+        ];
+        shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let known = shares.iter().filter(|(share, _)| *share >= 0.01);
+        for (index, (share, name)) in known.enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{name} {:.0} %", share * 100.0)?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pathmark_cc::Feedback;
 
-use crate::connection::{ConnectionError, PathReport, Stats};
+use super::{ConnectionError, PathReport, Stats};
 use crate::crypto::Side;
 use crate::wire::{ConnectionId, PacketType};
 use crate::{Duration, Instant};
@@ -141,10 +141,10 @@ impl Tracing {
         (self.log.is_some() && !self.ended).then_some(self.last)
     }
 
-    /// Returns true if a report is due.
+    /// Returns true if a report is due: regularly, and once when the connection has ended.
     #[inline]
-    pub(crate) fn is_report_due(&self, now: Instant) -> bool {
-        self.log.is_some() && now >= self.next_report
+    pub(crate) fn is_due(&self, now: Instant, has_ended: bool) -> bool {
+        self.log.is_some() && (now >= self.next_report || has_ended) && !self.ended
     }
 
     /// Records a report.
@@ -155,10 +155,10 @@ impl Tracing {
         }
     }
 
-    /// Records that the connection ended, after its last report.
-    pub(crate) fn end(&mut self, now: Instant, error: &ConnectionError) {
-        self.ended = true;
-        if let Some(log) = &mut self.log {
+    /// Records why the connection ended, if it did.
+    pub(crate) fn end(&mut self, now: Instant, error: Option<&ConnectionError>) {
+        if let Some((log, error)) = self.log.as_mut().zip(error) {
+            self.ended = true;
             log.on_event(now, &TraceEvent::Closed(error));
         }
     }
