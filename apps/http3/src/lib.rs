@@ -15,13 +15,11 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-mod blocking;
 pub mod client;
 pub mod fields;
 pub mod origin;
 pub mod pace;
 pub mod plan;
-mod reader;
 pub mod resource;
 pub mod root;
 mod sink;

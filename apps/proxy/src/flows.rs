@@ -1,27 +1,27 @@
 //! The active flows, with the traffic that each has carried.
 
+pub(crate) mod idle;
+mod meter;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use meter::Queue;
 use pathmark_driver::Stall;
 use pathmark_transport::{QueueCounters, QueueCounts};
 use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::target::Target;
-pub(crate) use meter::Meter;
-use queue::Queue;
-pub use queue::QueueView;
-pub(crate) use waits::Side;
-pub use waits::{BoundedBy, FlowReport, Waits};
 
-pub(crate) mod idle;
-mod meter;
-mod queue;
-mod waits;
+pub use idle::{BoundedBy, FlowReport, Waits};
+pub use meter::QueueView;
+
+pub(crate) use idle::Side;
+pub(crate) use meter::Meter;
 
 /// The flows of a proxy or of its client. Clones share the same list.
 #[derive(Clone, Debug)]

@@ -14,20 +14,17 @@
 )]
 
 pub mod classes;
-mod decapsulation;
 pub mod flows;
 pub mod ingress;
-mod marked;
 pub mod outbound;
 mod payload;
 pub mod policy;
 pub mod server;
-pub mod status;
 pub mod target;
-pub mod template;
-pub mod token;
 pub mod tunnel;
 pub mod uri;
+
+pub use uri as token;
 
 /// Bytes for [`set_unread_memory`](pathmark_driver::Endpoint::set_unread_memory) of endpoints
 /// with flows, which is half of their memory. It suffices for flows to continue at the full rate

@@ -4,8 +4,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 
-use super::error::GetError;
-use super::request::Client;
+use super::request::{Client, GetError};
 use crate::fields::{PathName, decode_bytes};
 use crate::resource::{Kind, Time};
 
@@ -273,11 +272,12 @@ fn listed(row: Row) -> Result<Listed, &'static str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
     use crate::fields::Form;
     use crate::plan::listing;
     use crate::resource::tests::regular;
     use crate::resource::{Entry, Stat};
+
+    use super::*;
 
     #[test]
     fn names_that_lead_elsewhere_are_refused() {

@@ -3,8 +3,9 @@
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
-use super::error::Refusal;
+use super::request::{GetError, Refusal};
 use crate::fields::{ContentRange, EntityTag, Sha256Digest};
 use crate::plan::{digest_in, lines};
 
@@ -123,6 +124,51 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     match text.and_then(|text| text.parse().ok()) {
         Some(length) if lengths.next().is_none() => Ok(Some(length)),
         _ => Err("its Content-Length is not one number"),
+    }
+}
+
+/// A file that was fetched.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// The file's size in bytes.
+    pub bytes: u64,
+    /// Bytes that an earlier attempt had already fetched.
+    pub resumed: u64,
+    /// SHA-256 of the file.
+    pub sha256: Sha256Digest,
+    /// Whether the server announced the same digest.
+    pub verified: bool,
+    /// The response's header section.
+    pub headers: HeaderMap,
+    /// The response's trailer section.
+    pub trailers: HeaderMap,
+}
+
+impl Fetched {
+    /// Returns what has arrived, without the header section. Fails if the server has announced
+    /// another digest.
+    pub(super) fn of(
+        arriving: &Arriving,
+        bytes: u64,
+        hasher: Sha256,
+        trailers: Option<HeaderMap>,
+    ) -> Result<Self, GetError> {
+        let trailers = trailers.unwrap_or_default();
+        let trailer = digest_in(&trailers)
+            .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
+        let sha256: Sha256Digest = hasher.finalize().into();
+        let announced = [arriving.digest, trailer];
+        if announced.iter().flatten().any(|digest| *digest != sha256) {
+            return Err(GetError::Digest);
+        }
+        Ok(Self {
+            bytes,
+            resumed: arriving.first,
+            sha256,
+            verified: announced.iter().any(Option::is_some),
+            headers: HeaderMap::new(),
+            trailers,
+        })
     }
 }
 

@@ -12,17 +12,14 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
-use super::error::PutError;
-use super::get::set;
-use super::ledger::Page;
-use super::request::{Client, Exchange, Progress};
-use super::resume::{resumable, upload_of};
-use crate::blocking::blocking;
+use super::request::set;
+use super::request::{Client, Exchange, Progress, PutError};
+use super::resume::{Page, resumable, upload_of};
 use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
 use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
-use crate::reader::Reader;
 use crate::resource::{Kind, Stat};
 use crate::root::{Cancel, Existing, file_stat, still_has};
+use crate::sink::{Reader, blocking};
 use crate::wire::LinkError;
 
 /// Size in bytes of the blocks in which `st_blocks` counts.

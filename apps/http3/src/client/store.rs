@@ -11,18 +11,16 @@ use http::header::{CONTENT_LENGTH, IF_NONE_MATCH};
 use http::{HeaderMap, Method, StatusCode};
 use rustix::fs::{Mode, OFlags, openat};
 
-use super::drive::{Direction, Ended, Found, Outcome, beneath, drive};
-use super::error::{GetError, PutError};
-use super::get::set;
 use super::list::Listed;
 use super::put::{Stored, only_plain};
-use super::request::{Client, Progress};
-use super::walk::{Names, TreeLimits, Walk};
-use crate::blocking::blocking;
+use super::request::set;
+use super::request::{Client, GetError, Progress, PutError};
+use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
 use crate::fields::{AttributesField, PathName};
 use crate::plan::ATTRIBUTES;
 use crate::resource::{Entry, Kind, Stat};
 use crate::root::{Entries, Existing, Tree, file_stat, hash_file, look};
+use crate::sink::blocking;
 
 /// Options for storing a directory.
 #[derive(Clone, Debug)]

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use http::HeaderMap;
 
-use super::drive::{Direction, Ended, Found, Outcome, beneath, drive};
-use super::error::GetError;
-use super::get::{Fetched, Place};
+use super::get::Place;
 use super::list::Listed;
-use super::request::{Client, Progress};
-use super::walk::{Names, TooMany, TreeLimits, Walk};
-use crate::blocking::blocking;
+use super::plan::Fetched;
+use super::request::{Client, GetError, Progress};
+use super::walk::{
+    Direction, Ended, Found, Names, Outcome, TooMany, TreeLimits, Walk, beneath, drive,
+};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
 use crate::root::{Attributes, Existing, Tree, hash_file, look, set_bits};
+use crate::sink::blocking;
 
 /// Maximum number of bytes of listings to hold at once.
 const MAX_HELD: usize = 256 << 20;
@@ -242,7 +243,7 @@ impl Shared {
         if self.how.checksum && self.is_same(path, &place).await? {
             return Ok(Outcome::Unchanged(1));
         }
-        if file.size <= super::whole::MAX {
+        if file.size <= crate::client::get::MAX {
             let fetched = self.client.get_small(path, place, headers).await?;
             self.how.arrived.fetch_add(fetched.bytes, Ordering::Relaxed);
             return Ok(Outcome::Moved(fetched));

@@ -10,20 +10,17 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::Digest;
 
-use super::clock::now;
-use super::fault::{Fault, over_quota};
 use super::grant::{Grant, Reservation};
 use super::send::Exchange;
-use super::shared::Shared;
-use super::space::Promise;
+use super::shared::{Promise, Shared, now};
 use super::uploads::{Claim, Evicted};
-use crate::blocking::blocking;
+use super::write::{Fault, over_quota};
 use crate::fields::{PathName, Sha256Digest, boolean};
 use crate::plan::{self, Ask, Reply, UploadState, problem};
 use crate::root::{
     Draft, Dropped, Existing, KeepError, Placed, Upload, file_stat, hash_file, names_stat,
 };
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Writer, blocking};
 use crate::wire::LinkError;
 
 /// A file being stored.

@@ -1,6 +1,7 @@
-//! Responds to GET and HEAD.
+//! Responds to GET and HEAD, with files and listings of directories.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -8,15 +9,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
-use super::clock::now;
-use super::list::list;
 use super::send::{Broken, Exchange, digest_of};
-use super::shared::Shared;
-use crate::blocking::blocking;
+use super::shared::{Shared, now};
 use crate::fields::{Sha256Digest, sha256_field};
-use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, problem};
+use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, listing, problem};
 use crate::resource::Stat;
-use crate::root::{Found, RootError, read_piece, still_has};
+use crate::root::{Entries, Found, RootError, read_piece, still_has};
+use crate::sink::blocking;
 
 /// Largest file in bytes that is read completely before responding.
 const SMALL: u64 = 64 * 1024;
@@ -264,4 +263,45 @@ fn digest_trailer(digest: &Sha256Digest) -> HeaderMap {
         trailers.insert(plan::REPR_DIGEST, value);
     }
     trailers
+}
+
+/// Responds with the entries of an open directory.
+pub(super) async fn list(
+    exchange: &mut Exchange,
+    ask: &Ask,
+    directory: OwnedFd,
+) -> Result<(), Broken> {
+    let reply = plan::directory(ask);
+    if !reply.status.is_success() || exchange.is_head_only() {
+        return Ok(exchange.reply(&reply, now()).await?);
+    }
+    let mut entries = blocking(move || Entries::of(directory)).await??;
+    let form = ask.form;
+    exchange.respond(reply.head(now())).await?;
+    exchange
+        .send(listing::begin(form, &ask.path).into())
+        .await?;
+    let mut first = true;
+    loop {
+        let (rest, piece) = blocking(move || {
+            let piece = entries.next_piece();
+            (entries, piece)
+        })
+        .await?;
+        entries = rest;
+        let piece = piece?;
+        if piece.is_empty() {
+            break;
+        }
+        let mut text = String::new();
+        for entry in &piece {
+            text.push_str(&listing::entry(form, first, entry));
+            first = false;
+        }
+        exchange.send(text.into()).await?;
+    }
+    exchange
+        .send(Bytes::from_static(listing::end(form).as_bytes()))
+        .await?;
+    Ok(exchange.finish(None).await?)
 }

@@ -6,18 +6,15 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, StatusCode};
 
-use super::clock::now;
-use super::entry::attributes;
-use super::fault::{Fault, disk_full, over_quota};
 use super::intake::{Intake, lay_down, take_in, welcome};
 use super::send::{Broken, Exchange};
-use super::shared::Shared;
+use super::shared::{Shared, now};
 use super::uploads::{Claim, Unclaimed};
-use super::write::{data_of, end};
-use crate::blocking::blocking;
+use super::write::{Fault, attributes, data_of, disk_full, end, over_quota};
 use crate::plan::{self, Ask, Method, PutRights, Reply, UploadState, problem};
 use crate::resource::Token;
 use crate::root::{RootError, Upload, file_stat, names_stat};
+use crate::sink::blocking;
 
 /// An upload that this request has claimed.
 struct Held {

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use super::clock::now;
 use super::grant::Grant;
+use super::shared::now;
 use crate::resource::Token;
 use crate::root::Lying;
 
@@ -288,8 +288,9 @@ fn surplus(table: &Table, limits: &UploadLimits, token: &Token) -> Vec<Token> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::plan::Rules;
+
+    use super::*;
 
     const LIMITS: UploadLimits = UploadLimits {
         each: 2,

@@ -1,26 +1,26 @@
-//! Responds to PUT.
+//! Responds to PUT of a file, a link or a directory. Also has the reasons why a file is not stored,
+//! and the replies to their clients.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
 
 use http::StatusCode;
-use http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
 
-use super::clock::now;
-use super::entry::{attributes, entry};
-use super::fault::{Fault, disk_full, over_quota};
 use super::grant::{Grant, Reservation};
 use super::intake::{Intake, take_in, welcome};
+use super::read::refusal;
 use super::send::{Broken, Exchange};
-use super::shared::Shared;
-use super::space::Promise;
+use super::shared::{Promise, Shared, now};
 use super::uploads::Claim;
-use crate::blocking::blocking;
-use crate::fields::PathName;
-use crate::plan::{self, Ask, Reply};
-use crate::resource::Token;
-use crate::root::{Draft, Note, RootError, Upload, names_stat};
+use crate::fields::{AttributesField, PathName};
+use crate::plan::{self, Ask, PutRights, Reply, problem};
+use crate::resource::{Time, Token, is_reserved};
+use crate::root::{Attributes, Draft, Note, RootError, Upload, make_link, names_stat};
+use crate::sink::blocking;
+use crate::wire::LinkError;
 
 /// Request fields that apply when the upload completes.
 const NOTED: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, plan::ATTRIBUTES, plan::REPR_DIGEST];
@@ -225,5 +225,183 @@ fn only_name(reply: Box<Reply>) -> Result<(), Box<Reply>> {
     match reply.status {
         StatusCode::PRECONDITION_FAILED => Ok(()),
         _ => Err(reply),
+    }
+}
+
+/// Converts a field's attributes, restricted by this process's umask.
+pub(super) fn attributes(field: &AttributesField) -> Attributes {
+    let modified = field.modified.map(|(seconds, nanoseconds)| Time {
+        seconds,
+        nanoseconds,
+    });
+    let mode = field.mode;
+    Attributes { mode, modified }.allowed()
+}
+
+/// Stores a link or a directory.
+pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, Fault> {
+    let field = ask.body.attributes.clone().unwrap_or_default();
+    let attributes = attributes(&field);
+    let created = |new: bool| match new {
+        true => Reply::empty(StatusCode::CREATED).with(CONTENT_LENGTH, "0"),
+        false => Reply::empty(StatusCode::NO_CONTENT),
+    };
+    let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
+    if name.is_empty() || is_reserved(name) {
+        let detail = "the name is that of the root or of unfinished files; choose another one";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    let prefix = grant.rules.prefix.len();
+    let (directory, depth) = shared.root.parent_at(&ask.path, prefix, true)?;
+    let _held = shared
+        .commits
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let there = names_stat(directory.as_fd(), name)?;
+    let Some(target) = &field.link else {
+        // The last name of the path is created like those before it.
+        let inside = PathName {
+            names: [ask.path.names.as_slice(), &[b"x".to_vec()]].concat(),
+            slash: false,
+        };
+        let made = shared.root.parent(&inside, prefix, true)?;
+        if there.is_none() || grant.rules.put == PutRights::Replace {
+            attributes.set(made)?;
+        }
+        return Ok(created(there.is_none()));
+    };
+    if ask.path.slash || !plan::is_inside(target, depth, prefix > 0) {
+        let detail = "the link leads out of what the server has; links are relative, and inside";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    let own = readlink(directory.as_fd(), name)?;
+    let same = own.as_ref().is_some_and(|own| own == target);
+    plan::before_link(ask, &grant.rules, there.as_ref(), same, now())?;
+    let modified = attributes.modified;
+    make_link(directory.as_fd(), name, target, modified)?;
+    Ok(created(there.is_none()))
+}
+
+/// Returns a link's target, or `None` if the name isn't that of a link.
+fn readlink(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    use rustix::io::Errno;
+    match rustix::fs::readlinkat(directory, name, Vec::new()) {
+        Ok(target) => Ok(Some(target.into_bytes())),
+        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The reason why a file is not stored.
+pub(super) enum Fault {
+    /// The reply to send to the client.
+    Reply(Box<Reply>),
+    /// The stream failed.
+    Link(LinkError),
+}
+
+impl From<LinkError> for Fault {
+    fn from(error: LinkError) -> Self {
+        Self::Link(error)
+    }
+}
+
+impl From<Box<Reply>> for Fault {
+    fn from(reply: Box<Reply>) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<Reply> for Fault {
+    fn from(reply: Reply) -> Self {
+        Self::Reply(reply.into())
+    }
+}
+
+impl From<RootError> for Fault {
+    fn from(error: RootError) -> Self {
+        let reply = match error {
+            RootError::NotFound => {
+                let detail = "a file or a link has the name of a directory in the path; choose \
+                              another name";
+                problem(StatusCode::CONFLICT, detail)
+            }
+            RootError::Storage(error) => return Self::from(error),
+            error => refusal(&error),
+        };
+        reply.into()
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        storage(&error).into()
+    }
+}
+
+/// Returns the reply to a PUT after a storage error.
+fn storage(error: &io::Error) -> Reply {
+    if let Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) =
+        rustix::io::Errno::from_io_error(error)
+    {
+        return refusal(&RootError::Busy);
+    }
+    use io::ErrorKind::{
+        FileTooLarge, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    let (status, detail) = match error.kind() {
+        StorageFull | QuotaExceeded => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            "the server's disk is full; free space there, then try again".to_owned(),
+        ),
+        FileTooLarge => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the server's file system takes no file of this size".to_owned(),
+        ),
+        PermissionDenied | ReadOnlyFilesystem => (
+            StatusCode::FORBIDDEN,
+            "the server has no permission to write there; its operator can grant it".to_owned(),
+        ),
+        NotFound => (
+            StatusCode::CONFLICT,
+            "the directory or the unfinished file was removed meanwhile; send the file again"
+                .to_owned(),
+        ),
+        _ => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the server could not store the file: {error}"),
+        ),
+    };
+    problem(status, &detail)
+}
+
+/// Refuses a file that exceeds the client's quota.
+pub(super) fn over_quota() -> Fault {
+    let detail = "the operator lets this client store no more; remove files there first";
+    problem(StatusCode::INSUFFICIENT_STORAGE, detail).into()
+}
+
+/// Refuses a file that exceeds the free disk space.
+pub(super) fn disk_full() -> Fault {
+    storage(&io::ErrorKind::StorageFull.into()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_the_disk_have_their_status() {
+        for (number, status) in [
+            (rustix::io::Errno::NOSPC, 507),
+            (rustix::io::Errno::DQUOT, 507),
+            (rustix::io::Errno::FBIG, 413),
+            (rustix::io::Errno::ROFS, 403),
+            (rustix::io::Errno::ACCESS, 403),
+            (rustix::io::Errno::NOENT, 409),
+            (rustix::io::Errno::IO, 500),
+        ] {
+            assert_eq!(storage(&number.into()).status.as_u16(), status, "{number}");
+        }
     }
 }

@@ -16,9 +16,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::hash::hash_file;
 use super::stat_of;
 use super::tree::Attributes;
+use super::upload::hash_file;
 use crate::fields::Sha256Digest;
 use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX};
 

@@ -2,20 +2,9 @@
 //! outside the directory.
 
 mod draft;
-mod entries;
-mod hash;
 mod tree;
 mod upload;
 mod walk;
-
-pub(crate) use draft::is_taken;
-pub use draft::{Draft, Dropped, Existing, KeepError, Placed};
-pub use entries::Entries;
-pub(crate) use hash::Hashing;
-pub use hash::{Cancel, hash_file, read_piece, still_has};
-pub use tree::{Attributes, Tree, look, make_link, set_bits};
-pub use upload::{Lying, Note, Upload, find_uploads};
-pub use walk::{Found, Root, RootError, names_stat, open_directory};
 
 use std::fs::File;
 use std::io;
@@ -23,6 +12,14 @@ use std::io;
 use rustix::fs::FileType;
 
 use crate::resource::{Kind, Stat, Time};
+
+pub use draft::{Draft, Dropped, Existing, KeepError, Placed};
+pub use tree::{Attributes, Entries, Tree, look, make_link, set_bits};
+pub use upload::{Cancel, Lying, Note, Upload, find_uploads, hash_file, read_piece, still_has};
+pub use walk::{Found, Root, RootError, names_stat, open_directory};
+
+pub(crate) use draft::is_taken;
+pub(crate) use upload::Hashing;
 
 /// Returns the metadata of an open file.
 ///

@@ -14,12 +14,10 @@ use http::{HeaderMap, Request, Response};
 use pathmark_driver as driver;
 use tokio::sync::watch;
 
-use super::adapter::{Adapter, Opener, head_limit};
+use super::adapter::{Adapter, Hint, Opener, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
-use super::error::LinkError;
-use super::hints::Hint;
-use super::settings::PeerSettings;
 use super::streams::BidiStream;
+use super::{LinkError, PeerSettings};
 
 /// Maximum number of interim responses before the final one.
 const MAX_INTERIM: usize = 16;

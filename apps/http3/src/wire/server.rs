@@ -12,13 +12,11 @@ use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, Request, Response};
 use pathmark_driver::{self as driver, WriteError};
 
-use super::adapter::{Adapter, head_limit};
+use super::adapter::{Adapter, Hint, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
-use super::error::{LinkError, codes};
-use super::hints::Hint;
-use super::settings::Protocol;
 use super::streams::BidiStream;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
+use super::{LinkError, Protocol, codes};
 
 /// Bytes by which a HEADERS frame can exceed the limit of a header section. A section
 /// just above its limit is answered with status 431, and only one far above it with a reset.

@@ -8,9 +8,9 @@ use bytes::{Buf, Bytes};
 use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
 use pathmark_driver as driver;
 
-use super::error::{codes, no_stream};
+use super::adapter::{Hints, Received};
 use super::frames::Frames;
-use super::hints::{Hints, Received};
+use super::{codes, no_stream};
 
 /// A sending part. It buffers data from `h3` until the connection has room for it.
 pub(super) struct SendStream {

@@ -20,13 +20,13 @@ use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
 
 pub mod connect;
-mod early;
 pub mod listen;
 pub mod socks;
-pub mod spec;
 pub mod splice;
 pub mod transparent;
 mod udp;
+
+pub use listen as spec;
 
 /// Maximum time to wait for a client to receive the last answer.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -273,7 +273,7 @@ impl<O: Outbound> Ingress<O> {
         splice::reset_on_close(&local);
         let listed = self.list(&local, by, target);
         let most = self.limits().early;
-        let mut early = early::Early::new(&local, most, listed.up());
+        let mut early = connect::Early::new(&local, most, listed.up());
         let opened = self.open(&local, target, &mut early).await;
         let sent = listed.up().bytes();
         self.counters.up.fetch_add(sent, Ordering::Relaxed);

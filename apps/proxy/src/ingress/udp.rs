@@ -16,11 +16,10 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::{Ingress, count};
-use crate::decapsulation::leaving;
 use crate::flows::idle::UdpFlow;
 use crate::flows::{Kind, Listed};
-use crate::marked;
-use crate::outbound::{Datagrams, Outbound};
+use crate::outbound::{self, Datagrams, Outbound};
+use crate::payload::leaving;
 use crate::target::Target;
 
 /// Maximum payload of UDP over IPv6 in bytes (RFC 768: 65,535 bytes minus the header).
@@ -230,7 +229,7 @@ pub(super) async fn receive<O>(
     buffer: &mut [u8],
 ) -> (usize, SocketAddr, Ecn) {
     loop {
-        match marked::receive(socket, buffer).await {
+        match outbound::receive(socket, buffer).await {
             Ok(received) => {
                 if let Some(from) = received.from {
                     return (received.length, from, received.ecn);
@@ -255,7 +254,7 @@ impl Shared {
 
     pub(super) async fn send(&self, payload: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let socket = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
-        let sent = marked::send(&socket, payload, Some(to), ecn);
+        let sent = outbound::send(&socket, payload, Some(to), ecn);
         sent.await.map(drop)
     }
 }

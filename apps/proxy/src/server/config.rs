@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::{Access, Times, User, UserKey};
 use crate::classes::Classes;
 use crate::policy::Policy;
-use crate::token::{BadToken, Token};
+use crate::uri::{BadToken, Token};
 
 /// Default limits on the flows of a user and of all users.
 const FLOWS_PER_USER: usize = 1_000;

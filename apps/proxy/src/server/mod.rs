@@ -7,16 +7,13 @@
 //! ```
 
 pub mod config;
-mod counters;
 mod reach;
-mod relay;
 mod request;
-mod udp;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,12 +22,12 @@ use pathmark_http3::http::Request;
 use pathmark_http3::wire::{LinkError, ServerExchange, ServerLink};
 use pathmark_transport::crypto::tls::Pin;
 use tokio::task::JoinSet;
+use users::Gate;
 
 use crate::flows::{Flows, Side};
+use crate::outbound::Refusal;
 use crate::target::Target;
-pub use counters::Counts;
-use counters::{Counters, count};
-use users::Gate;
+
 pub use users::{Access, User, UserKey};
 
 /// Maximum size of a header section in bytes.
@@ -242,6 +239,94 @@ async fn requests(
                     tracing::debug!(client = %session.client, %error, "no request arrived");
                 }
             }
+        });
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of a proxy.
+        #[derive(Debug, Default)]
+        pub(super) struct Counters {
+            $(pub(super) $name: AtomicU64,)*
+        }
+
+        /// Totals since a proxy started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+        #[non_exhaustive]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            pub(super) fn counts(&self) -> Counts {
+                Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Connections from clients.
+    connections,
+    /// Requests whose header section arrived.
+    requests,
+    /// Requests that aren't a valid CONNECT.
+    malformed,
+    /// Requests without a user's token or certificate.
+    unauthorized,
+    /// Requests that exceeded a limit on flows.
+    busy,
+    /// Requests for targets that aren't allowed.
+    denied,
+    /// Requests whose target's name could not be resolved.
+    unresolved,
+    /// Requests whose target refused, was unreachable or didn't respond.
+    unreached,
+    /// TCP flows.
+    tcp_flows,
+    /// TCP flows ended by a reset.
+    tcp_resets,
+    /// UDP flows.
+    udp_flows,
+    /// UDP flows ended by the idle timeout.
+    udp_idle,
+    /// UDP flows ended in favor of others because a limit was reached.
+    udp_evicted,
+    /// Flows ended because their user was revoked.
+    revoked,
+    /// Bytes from clients to targets.
+    bytes_up,
+    /// Bytes from targets to clients.
+    bytes_down,
+    /// Datagrams from clients to targets.
+    datagrams_up,
+    /// Datagrams from targets to clients.
+    datagrams_down,
+    /// Datagrams from targets that were sent as a capsule.
+    capsules_down,
+    /// Datagrams from clients that were dropped because of an unknown context, a missing flow, a
+    /// full queue, or an error of the socket.
+    datagrams_dropped,
+    /// Marks of the path from clients that were lost because the datagram had no ECN.
+    marks_refused,
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    add(counter, 1);
+}
+
+pub(super) fn add(counter: &AtomicU64, more: usize) {
+    counter.fetch_add(more as u64, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn refused(&self, refusal: &Refusal) {
+        count(match refusal {
+            Refusal::Busy => &self.busy,
+            Refusal::Denied => &self.denied,
+            Refusal::Name => &self.unresolved,
+            _ => &self.unreached,
         });
     }
 }

@@ -1,26 +1,35 @@
-//! Handles one request, from its header section to the end of its flow.
+//! Handles one request, from its header section to the end of its flow. Relays datagrams of UDP
+//! flows (RFC 9298) between a tunnel and a UDP socket.
 
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
 use pathmark_http3::http::{Method, Request, Response, StatusCode};
 use pathmark_http3::plan::problem;
-use pathmark_http3::wire::{LinkError, Protocol, ServerExchange, codes};
+use pathmark_http3::wire::capsule::{self, Capsules};
+use pathmark_http3::wire::{
+    DatagramFlow, DatagramRefused, LinkError, Protocol, ServerExchange, TunnelRecv, TunnelSend,
+    codes,
+};
+use pathmark_transport::Ecn;
+use tokio::net::UdpSocket;
 
-use super::Session;
-use super::counters::count;
 use super::users::{Place, Rules};
-use super::{reach, relay, udp};
-use crate::flows::{Kind, Listed};
-use crate::outbound::Refusal;
-use crate::payload::{self, Contexts, Marking};
+use super::{Session, Shared, add, count, reach};
+use crate::flows::idle::UdpFlow;
+use crate::flows::{Carried, Kind, Listed};
+use crate::outbound::{self, Refusal};
+use crate::payload::{self, Contexts, MOST, Marking, leaving};
 use crate::target::Target;
-use crate::token::TokenHash;
-use crate::{status, template};
+use crate::uri::{self, TokenHash};
 
 /// The stream may carry capsules (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
-const PROXY_STATUS: HeaderName = HeaderName::from_static(status::FIELD);
+const PROXY_STATUS: HeaderName = HeaderName::from_static(outbound::PROXY_STATUS);
 
 /// The flow that a request opens.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,7 +145,7 @@ fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
         (&Method::CONNECT, Some(protocol)) if protocol.0 == "connect-udp" => {
             // The template has no query, and no path with one matches it.
             let path = uri.path_and_query().map_or("", |path| path.as_str());
-            template::target(path).map(Ask::Udp).map_err(bad)
+            uri::target(path).map(Ask::Udp).map_err(bad)
         }
         (&Method::CONNECT, Some(_)) => Err(NoAsk::Status(StatusCode::NOT_IMPLEMENTED)),
         _ => Err(NoAsk::Status(StatusCode::NOT_FOUND)),
@@ -169,7 +178,7 @@ impl Flow<'_> {
         tunnel.0.start_flow();
         tunnel.0.set_weight(rules.treatment(target).weight);
         let client = &session.connection;
-        if let Err(error) = relay::relay(stream, client, tunnel, (counters, &listed)).await {
+        if let Err(error) = reach::relay(stream, client, tunnel, (counters, &listed)).await {
             count(&counters.tcp_resets);
             let (user, client) = (self.place.user(), session.client);
             tracing::debug!(%client, user, %target, %error, "reset");
@@ -205,7 +214,7 @@ impl Flow<'_> {
             let treatment = rules.treatment(target);
             datagrams.set_weight(treatment.weight);
             let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
-            udp::relay(&socket, tunnel, ways, (shared, &listed, place), idle).await;
+            relay(&socket, tunnel, ways, (shared, &listed, place), idle).await;
         }
         Ok(())
     }
@@ -253,7 +262,7 @@ async fn refuse(
     refusal: &Refusal,
 ) -> Result<(), LinkError> {
     shared.counters.refused(refusal);
-    let (status, value) = status::of(refusal);
+    let (status, value) = outbound::status_of(refusal);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     let value = HeaderValue::from_str(&value).ok();
     finish(exchange, status, value.map(|value| (PROXY_STATUS, value))).await
@@ -284,6 +293,116 @@ async fn no_files(mut exchange: ServerExchange, method: &Method) -> Result<(), L
         exchange.send(reply.body).await?;
     }
     exchange.finish(None).await
+}
+
+/// Relays until the client ends the flow or the idle timeout expires.
+pub(super) async fn relay(
+    socket: &UdpSocket,
+    (mut send, mut recv): (TunnelSend, TunnelRecv),
+    (datagrams, marking): (&DatagramFlow, Marking),
+    (shared, flow, place): (&Shared, &Carried, &UdpFlow),
+    idle: Duration,
+) {
+    flow.set_queue(Arc::clone(datagrams.queue()));
+    let out = Out {
+        socket,
+        marking,
+        shared,
+        flow,
+        place,
+    };
+    tokio::select! {
+        () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
+            out.to_target(&datagram, mark).await;
+        } } => {}
+        // The end of the stream ends the flow.
+        ended = out.capsules(&mut recv) => if ended.is_err() {
+            send.reset();
+        },
+        () = out.to_client(&mut send, datagrams) => {}
+        () = place.idle(|| idle) => count(&shared.counters.udp_idle),
+    }
+    // Ignore errors, because the client may be gone.
+    let _ = send.finish().await;
+}
+
+struct Out<'a> {
+    socket: &'a UdpSocket,
+    marking: Marking,
+    shared: &'a Shared,
+    flow: &'a Carried,
+    place: &'a UdpFlow,
+}
+
+impl Out<'_> {
+    /// Sends the payload of an HTTP datagram to the target. `mark` is the ECN field of its packet.
+    async fn to_target(&self, datagram: &[u8], mark: Ecn) {
+        let counters = &self.shared.counters;
+        let sent = match self.marking.udp(datagram) {
+            Some((ecn, payload)) => {
+                let ecn = leaving(ecn, mark, &counters.marks_refused);
+                outbound::send(self.socket, payload, None, ecn).await
+            }
+            None => Err(io::ErrorKind::InvalidData.into()),
+        };
+        match sent {
+            Ok(bytes) => {
+                self.place.sent();
+                count(&counters.datagrams_up);
+                add(&counters.bytes_up, bytes);
+                self.flow.up().add(bytes);
+            }
+            // Either an ICMP message about an earlier datagram, or this one is too large for the
+            // path.
+            Err(_) => count(&counters.datagrams_dropped),
+        }
+    }
+
+    async fn capsules(&self, recv: &mut TunnelRecv) -> io::Result<()> {
+        let mut capsules = Capsules::new(payload::MOST_DATAGRAM);
+        let mut datagrams = VecDeque::new();
+        while let Some(chunk) = recv.chunk().await? {
+            let fed = capsules.feed(chunk, &mut datagrams);
+            fed.map_err(io::Error::other)?;
+            while let Some(datagram) = datagrams.pop_front() {
+                // Stream data doesn't belong to a single packet.
+                self.to_target(&datagram, Ecn::NotEct).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends datagrams from the target to the client.
+    async fn to_client(&self, send: &mut TunnelSend, datagrams: &DatagramFlow) {
+        let counters = &self.shared.counters;
+        let mut buffer = vec![0; MOST];
+        loop {
+            let received = match outbound::receive(self.socket, &mut buffer).await {
+                Ok(received) => received,
+                // An ICMP message about a datagram doesn't end the flow.
+                Err(error) if error.raw_os_error().is_some() => continue,
+                Err(_) => return,
+            };
+            let (length, ecn) = (received.length, received.ecn);
+            let contexts = self.marking.contexts(ecn);
+            let payload = buffer.get(..length).unwrap_or_default();
+            let sent = match datagrams.send(contexts, ecn, payload) {
+                Err(DatagramRefused::TooLong) => {
+                    count(&counters.capsules_down);
+                    let capsule: Bytes = capsule::datagram([&[contexts.0], payload]);
+                    send.send(capsule).await.is_ok()
+                }
+                sent => sent.is_ok(),
+            };
+            if !sent {
+                return;
+            }
+            self.place.answered();
+            count(&counters.datagrams_down);
+            add(&counters.bytes_down, length);
+            self.flow.down().add(length);
+        }
+    }
 }
 
 #[cfg(test)]

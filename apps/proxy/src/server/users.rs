@@ -11,7 +11,7 @@ use crate::flows::Kind;
 use crate::flows::idle::{OnceAMinute, UdpFlow, UdpFlows};
 use crate::policy::Policy;
 use crate::target::Target;
-use crate::token::TokenHash;
+use crate::uri::TokenHash;
 
 /// A user of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,8 +280,9 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use crate::uri::Token;
+
     use super::*;
-    use crate::token::Token;
 
     fn user(name: &str) -> User {
         let token: Token = format!("{name}-0123456789abcdef").parse().unwrap();
