@@ -15,8 +15,8 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::part::{Mark, PartFile, hash_part};
-use super::plan::{Arriving, Fetched, Part, Step, decide};
-use super::request::{Client, Exchange, GetError, Progress, Refusal, set};
+use super::plan::{Arriving, Fetched, GetError, Part, Refusal, Step, decide};
+use super::request::{Client, Exchange, Progress, set};
 use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::WANT_REPR_DIGEST;
 use crate::root::{Attributes, Existing, KeepError, look, open_directory};

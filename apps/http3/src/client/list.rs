@@ -4,7 +4,8 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 
-use super::request::{Client, GetError};
+use super::plan::GetError;
+use super::request::Client;
 use crate::fields::{PathName, decode_bytes};
 use crate::resource::{Kind, Time};
 

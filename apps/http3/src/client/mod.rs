@@ -13,10 +13,10 @@ mod walk;
 
 pub use get::Get;
 pub use list::{Listed, ListingReader, parse_listing};
-pub use plan::Fetched;
+pub use plan::{Fetched, GetError, PutError, Refusal, TooMany};
 pub use put::Stored;
-pub use request::{Client, ClientLimits, GetError, Progress, PutError, Refusal};
-pub use resume::Ledger;
+pub use request::Ledger;
+pub use request::{Client, ClientLimits, Progress};
 pub use store::PutTree;
 pub use tree::GetTree;
-pub use walk::{Ended, Outcome, Skipped, TooMany, TreeLimits};
+pub use walk::{Ended, Outcome, Skipped, TreeLimits};

@@ -12,9 +12,9 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
-use super::request::set;
-use super::request::{Client, Exchange, Progress, PutError};
-use super::resume::{Page, resumable, upload_of};
+use super::plan::PutError;
+use super::request::{Client, Exchange, Page, Progress, set};
+use super::resume::{resumable, upload_of};
 use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
 use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
 use crate::resource::{Kind, Stat};

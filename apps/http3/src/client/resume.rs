@@ -2,7 +2,6 @@
 //! (draft-ietf-httpbis-resumable-upload-12). A ledger records uploads beyond the end of a
 //! connection: their resource and the version of the source.
 
-use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -12,8 +11,9 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRAILER};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use sha2::{Digest, Sha256};
 
+use super::plan::PutError;
 use super::put::{Stored, send};
-use super::request::{Client, Progress, PutError, set};
+use super::request::{Client, Page, Progress, set};
 use crate::fields::{INTEROP_VERSION, PathName, boolean};
 use crate::plan::{
     PARTIAL_UPLOAD, RESUMPTION_SUPPORTED, UPLOAD_COMPLETE, UPLOAD_LENGTH, UPLOAD_OFFSET,
@@ -195,73 +195,6 @@ pub(super) fn upload_of(interim: &Response<()>) -> Option<String> {
     // upload.
     let path = location.path_and_query()?.as_str();
     path.starts_with('/').then(|| path.to_owned())
-}
-
-/// Keeps short texts under keys for as long as an upload can be resumed. Its methods may block.
-pub trait Ledger: Debug + Send + Sync {
-    /// Returns the text for a key.
-    fn find(&self, key: &str) -> Option<String>;
-
-    /// Keeps a text, replacing the previous text. If this fails, the upload just can't be resumed.
-    fn keep(&self, key: &str, text: &str);
-
-    /// Removes the text for a key.
-    fn forget(&self, key: &str);
-}
-
-/// The ledger's page for one upload.
-#[derive(Clone, Debug)]
-pub(super) struct Page {
-    ledger: Arc<dyn Ledger>,
-    key: String,
-    version: String,
-}
-
-impl Page {
-    /// Returns the page for uploading a source to a URI.
-    pub(super) fn of(
-        ledger: &Arc<dyn Ledger>,
-        uri: &Uri,
-        existing: Existing,
-        source: &Stat,
-    ) -> Self {
-        let file = (source.device, source.inode);
-        let key = Sha256::digest(format!("{uri} {existing:?} {file:?}"));
-        let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (modified, changed) = (source.modified, source.changed);
-        Self {
-            ledger: Arc::clone(ledger),
-            key,
-            version: format!(
-                "{} {}.{:09} {}.{:09}",
-                source.size,
-                modified.seconds,
-                modified.nanoseconds,
-                changed.seconds,
-                changed.nanoseconds
-            ),
-        }
-    }
-
-    /// Returns the path of the upload's resource, and whether the source is unchanged.
-    pub(super) async fn find(&self) -> io::Result<Option<(String, bool)>> {
-        let page = self.clone();
-        let text = blocking(move || page.ledger.find(&page.key)).await?;
-        let found = text
-            .as_deref()
-            .and_then(|text| text.trim_end().split_once('\n'));
-        Ok(found.map(|(version, path)| (path.to_owned(), version == self.version)))
-    }
-
-    pub(super) async fn keep(&self, path: &str) -> io::Result<()> {
-        let (page, text) = (self.clone(), format!("{}\n{path}\n", self.version));
-        blocking(move || page.ledger.keep(&page.key, &text)).await
-    }
-
-    pub(super) async fn forget(&self) -> io::Result<()> {
-        let page = self.clone();
-        blocking(move || page.ledger.forget(&page.key)).await
-    }
 }
 
 #[cfg(test)]

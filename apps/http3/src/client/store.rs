@@ -12,9 +12,9 @@ use http::{HeaderMap, Method, StatusCode};
 use rustix::fs::{Mode, OFlags, openat};
 
 use super::list::Listed;
+use super::plan::{GetError, PutError};
 use super::put::{Stored, only_plain};
-use super::request::set;
-use super::request::{Client, GetError, Progress, PutError};
+use super::request::{Client, Progress, set};
 use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
 use crate::fields::{AttributesField, PathName};
 use crate::plan::ATTRIBUTES;

@@ -10,11 +10,9 @@ use http::HeaderMap;
 
 use super::get::Place;
 use super::list::Listed;
-use super::plan::Fetched;
-use super::request::{Client, GetError, Progress};
-use super::walk::{
-    Direction, Ended, Found, Names, Outcome, TooMany, TreeLimits, Walk, beneath, drive,
-};
+use super::plan::{Fetched, GetError, TooMany};
+use super::request::{Client, Progress};
+use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
 use crate::root::{Attributes, Existing, Tree, hash_file, look, set_bits};

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use tokio::task::JoinSet;
 
 use super::list::Listed;
+use super::plan::TooMany;
 use crate::fields::PathName;
 use crate::resource::Kind;
 
@@ -93,11 +94,6 @@ pub enum Skipped {
     #[error("it is a directory beneath {DEPTH} others; take that one by itself")]
     Deep,
 }
-
-/// A directory has more entries than allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the directory has more than {0} entries; take its directories one by one")]
-pub struct TooMany(pub usize);
 
 /// Returns how many places a file of this size takes.
 fn weight(size: u64) -> usize {

@@ -12,10 +12,10 @@ use sha2::Digest;
 
 use super::grant::{Grant, Reservation};
 use super::send::Exchange;
-use super::shared::{Promise, Shared, now};
+use super::shared::{Fault, Promise, Shared, over_quota};
 use super::uploads::{Claim, Evicted};
-use super::write::{Fault, over_quota};
 use crate::fields::{PathName, Sha256Digest, boolean};
+use crate::pace::now;
 use crate::plan::{self, Ask, Reply, UploadState, problem};
 use crate::root::{
     Draft, Dropped, Existing, KeepError, Placed, Upload, file_stat, hash_file, names_stat,

@@ -11,7 +11,7 @@ mod upload;
 mod uploads;
 mod write;
 
-pub use grant::{Grant, Quota};
-pub use serve::{End, Idle, Origin, Record, Steward, Tunnelling};
+pub use grant::{End, Grant, Idle, Quota, Record, Steward, Tunnelling};
+pub use serve::Origin;
 pub use shared::{Counts, Limits};
 pub use uploads::UploadLimits;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
-use super::shared::instant;
+use crate::pace::instant;
 
 /// Bits of an IPv6 address that a site assigns itself (RFC 6177: a site can have a /48).
 const OWN_BITS: u32 = 80;

@@ -10,27 +10,16 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::send::{Broken, Exchange, digest_of};
-use super::shared::{Shared, now};
+use super::shared::{Shared, refusal};
 use crate::fields::{Sha256Digest, sha256_field};
-use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, listing, problem};
+use crate::pace::now;
+use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, listing, problem};
 use crate::resource::Stat;
-use crate::root::{Entries, Found, RootError, read_piece, still_has};
+use crate::root::{Entries, Found, read_piece, still_has};
 use crate::sink::blocking;
 
 /// Largest file in bytes that is read completely before responding.
 const SMALL: u64 = 64 * 1024;
-
-/// Returns the refusal for a path that can't be served.
-pub(super) fn refusal(error: &RootError) -> Reply {
-    let status = match error {
-        RootError::NotFound => StatusCode::NOT_FOUND,
-        RootError::Special | RootError::Denied => StatusCode::FORBIDDEN,
-        RootError::Busy => StatusCode::SERVICE_UNAVAILABLE,
-        RootError::Deep => StatusCode::CONFLICT,
-        RootError::Storage(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    problem(status, &error.to_string())
-}
 
 pub(super) async fn read(
     shared: &Arc<Shared>,

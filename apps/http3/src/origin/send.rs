@@ -12,9 +12,8 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use sha2::{Digest, Sha256};
 
-use super::grant::Grant;
+use super::grant::{Grant, Steward};
 use super::places::{self, Places};
-use super::serve::Steward;
 use crate::fields::{Sha256Digest, Span};
 use crate::plan::Reply;
 use crate::resource::Stat;

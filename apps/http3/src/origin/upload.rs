@@ -8,9 +8,10 @@ use http::{Request, StatusCode};
 
 use super::intake::{Intake, lay_down, take_in, welcome};
 use super::send::{Broken, Exchange};
-use super::shared::{Shared, now};
+use super::shared::{Fault, Shared, disk_full, over_quota};
 use super::uploads::{Claim, Unclaimed};
-use super::write::{Fault, attributes, data_of, disk_full, end, over_quota};
+use super::write::{attributes, data_of, end};
+use crate::pace::now;
 use crate::plan::{self, Ask, Method, PutRights, Reply, UploadState, problem};
 use crate::resource::Token;
 use crate::root::{RootError, Upload, file_stat, names_stat};

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 use super::grant::Grant;
-use super::shared::now;
+use crate::pace::now;
 use crate::resource::Token;
 use crate::root::Lying;
 

@@ -16,9 +16,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::stat_of;
 use super::tree::Attributes;
-use super::upload::hash_file;
+use super::{hash_file, stat_of};
 use crate::fields::Sha256Digest;
 use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX};
 

@@ -14,9 +14,9 @@ use http::{HeaderMap, Request, Response};
 use pathmark_driver as driver;
 use tokio::sync::watch;
 
-use super::adapter::{Adapter, Hint, Opener, head_limit};
+use super::adapter::{Adapter, Opener, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
-use super::streams::BidiStream;
+use super::streams::{BidiStream, Hint};
 use super::{LinkError, PeerSettings};
 
 /// Maximum number of interim responses before the final one.

@@ -12,9 +12,9 @@ use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, Request, Response};
 use pathmark_driver::{self as driver, WriteError};
 
-use super::adapter::{Adapter, Hint, head_limit};
+use super::adapter::{Adapter, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
-use super::streams::BidiStream;
+use super::streams::{BidiStream, Hint};
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 use super::{LinkError, Protocol, codes};
 

@@ -10,10 +10,9 @@ use bytes::{Buf, Bytes};
 use pathmark_driver::{self as driver, Stall, Stopped, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::adapter::{Hints, Parts, Received};
 use super::codes;
 use super::frames::{self, DATA};
-use super::streams::short;
+use super::streams::{Hints, Parts, Received, short};
 
 /// Maximum payload in bytes of a DATA frame that is written from a slice.
 const MOST_WRITTEN: usize = 64 * 1024;
