@@ -112,7 +112,6 @@ impl Writer {
 }
 
 /// Accepts content in the order of the file.
-#[derive(Debug)]
 pub(crate) struct Sink {
     state: State,
     arrived: BytesMut,

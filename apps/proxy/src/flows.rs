@@ -134,7 +134,6 @@ pub struct FlowView {
 }
 
 /// A flow's entry in the list, which is removed by dropping this value.
-#[derive(Debug)]
 pub(crate) struct Listed {
     flows: Flows,
     id: u64,

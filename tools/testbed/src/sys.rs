@@ -33,7 +33,6 @@ pub(crate) struct Enter<'a> {
 }
 
 /// Descriptors that the new program needs before it runs.
-#[derive(Debug)]
 pub(crate) struct Namespaces {
     pub(crate) user: OwnedFd,
     pub(crate) net: OwnedFd,

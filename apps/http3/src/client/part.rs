@@ -34,7 +34,6 @@ const MAX_TAG: u64 = 128 * 1024;
 const HASH: usize = 16;
 
 /// A part in progress, owned by this value.
-#[derive(Debug)]
 pub(super) struct PartFile {
     pub(super) draft: Draft,
     directory: Arc<OwnedFd>,

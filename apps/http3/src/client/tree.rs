@@ -35,7 +35,6 @@ pub struct GetTree {
 }
 
 /// A local directory.
-#[derive(Debug)]
 struct Folder(Arc<OwnedFd>);
 
 /// State shared by all tasks.

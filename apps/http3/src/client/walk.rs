@@ -49,7 +49,6 @@ pub(super) struct Directory {
 }
 
 /// A walk through a server's tree. `F` is an open folder on the local side.
-#[derive(Debug)]
 pub(super) struct Walk<F> {
     /// All directories, with each parent before its children.
     pub(super) directories: Vec<Directory>,

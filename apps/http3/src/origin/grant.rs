@@ -39,7 +39,6 @@ struct Budget {
 }
 
 /// Part of a quota reserved for an arriving file. Dropping it frees the bytes.
-#[derive(Debug)]
 pub(super) struct Reservation {
     grant: Arc<Grant>,
     bytes: u64,

@@ -131,7 +131,6 @@ pub(super) fn count(counter: &AtomicU64) {
 pub(super) struct Space(Mutex<BTreeMap<u64, u64>>);
 
 /// Space promised to one file. Dropping it frees the space for others.
-#[derive(Debug)]
 pub(super) struct Promise {
     space: Arc<Space>,
     device: u64,

@@ -36,7 +36,6 @@ pub(super) struct NextHead(Arc<Mutex<Option<Bytes>>>);
 
 /// Opens streams. A clone takes the head that was left for it, which replaces the frame of `h3`
 /// on the first stream that it opens.
-#[derive(Debug)]
 pub(super) struct Opener {
     adapter: Adapter,
     head: Option<Bytes>,

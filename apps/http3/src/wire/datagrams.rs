@@ -32,7 +32,6 @@ const OVERHEAD: usize = 64;
 const EARLY: usize = 64;
 
 /// Distributes the datagrams of a connection to their streams until it is dropped.
-#[derive(Debug)]
 pub(super) struct Hub {
     shared: Arc<Shared>,
     task: JoinHandle<()>,

@@ -34,7 +34,6 @@ enum Writing {
 }
 
 /// A receiving part behind the frame filter.
-#[derive(Debug)]
 pub(super) struct RecvStream {
     id: u64,
     /// `None` once the stream has become a tunnel.

@@ -39,7 +39,6 @@ struct Usage {
 }
 
 /// A flow's entry in the list, which is removed by dropping this value.
-#[derive(Debug)]
 pub(crate) struct UdpFlow {
     list: Arc<UdpFlows>,
     number: u64,

@@ -116,11 +116,9 @@ where
 }
 
 /// One side was reset or failed.
-#[derive(Debug)]
 struct Broken;
 
 /// A direction's state.
-#[derive(Debug)]
 struct Direction {
     /// Bytes read but not written yet, which begin at `written`.
     held: Vec<u8>,
@@ -129,7 +127,6 @@ struct Direction {
     state: State,
 }
 
-#[derive(Debug)]
 enum State {
     Open,
     /// The source has ended. Held bytes are written before the end.

@@ -42,13 +42,11 @@ pub(super) trait Back: Send + Sync + 'static {
 }
 
 /// The flows of a socket, which end when this is dropped.
-#[derive(Debug)]
 pub(super) struct Flows<K>(Arc<Mutex<Map<K>>>);
 
 type Map<K> = HashMap<K, Queue>;
 
 /// Datagrams waiting for a flow.
-#[derive(Debug)]
 struct Queue {
     payloads: mpsc::Sender<(Bytes, Ecn)>,
     bytes: Arc<AtomicUsize>,

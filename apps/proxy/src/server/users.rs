@@ -72,7 +72,6 @@ pub(super) struct Member {
 }
 
 /// A flow's place among those of its user and of all users.
-#[derive(Debug)]
 pub(super) struct Place {
     member: Arc<Member>,
     /// Number of this kind's flows of all users.
