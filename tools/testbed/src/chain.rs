@@ -144,6 +144,15 @@ fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> ChainError {
     move |source| ChainError::Io { what, source }
 }
 
+/// Runs a program on a wire to its end, which is an error unless it succeeds.
+fn run(wire: &Node, command: Command, refused: &str) -> io::Result<()> {
+    let status = wire.spawn(command, &[])?.wait()?;
+    status
+        .success()
+        .then_some(())
+        .ok_or_else(|| io::Error::other(refused))
+}
+
 impl Chain {
     /// Creates the hosts, the wires and one router per hop, and starts the routers.
     ///
@@ -235,12 +244,7 @@ impl Chain {
             );
             let mut nft = Command::new("nft");
             nft.arg(rules);
-            let mut nft = wire.spawn(nft, &[]).map_err(io_error("cannot run nft"))?;
-            let status = nft.wait().map_err(io_error("cannot run nft"))?;
-            if !status.success() {
-                let refused = io::Error::other("nft refuses the rules");
-                return Err(io_error("cannot run nft")(refused));
-            }
+            run(wire, nft, "nft refuses the rules").map_err(io_error("cannot run nft"))?;
         }
         Ok(())
     }
@@ -263,12 +267,7 @@ impl Chain {
             let mut tc = Command::new("tc");
             tc.args("qdisc add dev right".split(' '))
                 .args(what.split(' '));
-            let mut tc = wire.spawn(tc, &[]).map_err(io_error("cannot run tc"))?;
-            let status = tc.wait().map_err(io_error("cannot run tc"))?;
-            if !status.success() {
-                let refused = io::Error::other("tc refuses the queue");
-                return Err(io_error("cannot run tc")(refused));
-            }
+            run(wire, tc, "tc refuses the queue").map_err(io_error("cannot run tc"))?;
         }
         Ok(())
     }
@@ -354,15 +353,17 @@ impl Chain {
         self.routers.get(index)?.process.as_ref()
     }
 
+    fn take(&mut self, index: usize) -> Option<ChildGuard> {
+        self.routers.get_mut(index)?.process.take()
+    }
+
     /// Kills a router, as a crash would.
     ///
     /// # Errors
     /// If it has already ended.
     pub fn kill(&mut self, index: usize) -> io::Result<()> {
-        match self.routers.get_mut(index).and_then(|r| r.process.take()) {
-            Some(mut process) => process.kill().map(drop),
-            None => Ok(()),
-        }
+        self.take(index)
+            .map_or(Ok(()), |mut process| process.kill().map(drop))
     }
 
     /// Asks a router to terminate, and waits until it has ended.
@@ -370,44 +371,34 @@ impl Chain {
     /// # Errors
     /// If it has already ended.
     pub fn stop(&mut self, index: usize) -> io::Result<()> {
-        match self.routers.get_mut(index).and_then(|r| r.process.take()) {
-            Some(mut process) => {
-                process.terminate()?;
-                process.wait().map(drop)
-            }
-            None => Ok(()),
-        }
+        let Some(mut process) = self.take(index) else {
+            return Ok(());
+        };
+        process.terminate()?;
+        process.wait().map(drop)
     }
 }
 
 /// An IPv4 and an IPv6 address.
 pub type Pair = [IpAddr; 2];
 
+const fn pair(v4: [u8; 4], v6: [u16; 8]) -> Pair {
+    [
+        IpAddr::V4(Ipv4Addr::from_octets(v4)),
+        IpAddr::V6(Ipv6Addr::from_segments(v6)),
+    ]
+}
+
 /// Addresses of the inside host.
-pub const INSIDE: Pair = [
-    IpAddr::V4(Ipv4Addr::new(192, 168, 7, 2)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 7, 0, 0, 0, 0, 0, 2)),
-];
+pub const INSIDE: Pair = pair([192, 168, 7, 2], [0xfd00, 7, 0, 0, 0, 0, 0, 2]);
 /// Addresses of the gateway on the side of the subnet.
-pub const GATEWAY_INSIDE: Pair = [
-    IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 7, 0, 0, 0, 0, 0, 1)),
-];
+pub const GATEWAY_INSIDE: Pair = pair([192, 168, 7, 1], [0xfd00, 7, 0, 0, 0, 0, 0, 1]);
 /// Addresses of the gateway on the outside.
-pub const GATEWAY: Pair = [
-    IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1)),
-];
+pub const GATEWAY: Pair = pair([203, 0, 113, 1], [0x2001, 0xdb8, 2, 0, 0, 0, 0, 1]);
 /// Addresses of the outside host.
-pub const OUTSIDE: Pair = [
-    IpAddr::V4(Ipv4Addr::new(203, 0, 113, 2)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2)),
-];
+pub const OUTSIDE: Pair = pair([203, 0, 113, 2], [0x2001, 0xdb8, 2, 0, 0, 0, 0, 2]);
 /// Other addresses of the outside host.
-pub const OUTSIDE_TOO: Pair = [
-    IpAddr::V4(Ipv4Addr::new(203, 0, 113, 3)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 3)),
-];
+pub const OUTSIDE_TOO: Pair = pair([203, 0, 113, 3], [0x2001, 0xdb8, 2, 0, 0, 0, 0, 3]);
 
 /// The nodes. Dropping this removes them.
 #[derive(Clone, Debug)]

@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::lock;
 
 /// Idle timeout of a flow with one query and one answer, the same as in Linux's connection
 /// tracking (`nf_conntrack_udp_timeout`).
@@ -53,19 +55,15 @@ impl UdpFlows {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the number of flows that weren't evicted.
     pub(crate) fn count(&self) -> usize {
-        self.state().flows.len()
+        lock(&self.state).flows.len()
     }
 
     pub(crate) fn add(self: &Arc<Self>) -> UdpFlow {
         let usage = Arc::new(Usage::default());
         usage.last.store(self.now(), Ordering::Relaxed);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let number = state.next;
         state.next += 1;
         state.flows.insert(number, Arc::clone(&usage));
@@ -79,7 +77,7 @@ impl UdpFlows {
 
     /// Evicts the flow that has been idle longest. Returns false if there are no flows.
     pub(crate) fn evict(&self) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let idle = |(_, usage): &(&u64, &Arc<Usage>)| usage.last.load(Ordering::Relaxed);
         let longest = state.flows.iter().min_by_key(idle);
         let longest = longest.map(|(number, _)| *number);
@@ -138,7 +136,7 @@ impl UdpFlow {
 
 impl Drop for UdpFlow {
     fn drop(&mut self) {
-        self.list.state().flows.remove(&self.number);
+        lock(&self.list.state).flows.remove(&self.number);
     }
 }
 
@@ -148,7 +146,7 @@ pub(crate) struct OnceAMinute(Mutex<Option<Instant>>);
 
 impl OnceAMinute {
     pub(crate) fn is_due(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.0);
         let now = Instant::now();
         let is_due = last.is_none_or(|last| now - last >= Duration::from_secs(60));
         if is_due {

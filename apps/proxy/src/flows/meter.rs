@@ -3,12 +3,14 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pathmark_transport::{QueueCounters, QueueCounts};
 use serde::Serialize;
 use tokio::time::Instant;
+
+use crate::lock;
 
 /// Minimum interval for computing a rate.
 pub(super) const LEAST: Duration = Duration::from_secs(1);
@@ -62,7 +64,7 @@ impl Meter {
     /// Records whether the receiving side currently accepts no bytes.
     pub(crate) fn set_blocked(&self, blocked: bool) {
         if self.is_blocked.swap(blocked, Ordering::Relaxed) != blocked {
-            self.window().set_blocked(blocked, Instant::now());
+            lock(&self.window).set_blocked(blocked, Instant::now());
         }
     }
 
@@ -82,11 +84,7 @@ impl Meter {
     }
 
     pub(super) fn rate(&self, now: Instant) -> Rate {
-        self.window().look(self.bytes(), now)
-    }
-
-    fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.window).look(self.bytes(), now)
     }
 }
 
@@ -179,7 +177,7 @@ impl Queue {
     /// look in which datagrams waited.
     pub(super) fn view(&self, now: Instant, began: Instant) -> Option<(QueueView, f64)> {
         let counts = self.counts()?;
-        let mut window = self.window();
+        let mut window = lock(&self.window);
         let last = window.as_ref().map(|window| (window.begun, window.before));
         let (since, before) = last.unwrap_or((began, QueueCounts::default()));
         let time = now.saturating_duration_since(since);
@@ -203,10 +201,6 @@ impl Queue {
             wait_p99_ms,
         };
         Some((view, window.map_or(0.0, |window| window.busy)))
-    }
-
-    fn window(&self) -> MutexGuard<'_, Option<QueueWindow>> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,10 +234,10 @@ mod tests {
         assert_eq!(meter.rate(at(500)), rate(16_000.0, 0.0));
         assert_eq!(meter.rate(at(2_000)), rate(4_000.0, 0.0));
         meter.add(500);
-        meter.window().set_blocked(true, at(2_250));
+        lock(&meter.window).set_blocked(true, at(2_250));
         assert_eq!(meter.rate(at(2_999)), rate(4_000.0, 0.0), "a moment ago");
         assert_eq!(meter.rate(at(3_000)), rate(4_000.0, 0.75));
-        meter.window().set_blocked(false, at(3_500));
+        lock(&meter.window).set_blocked(false, at(3_500));
         assert_eq!(meter.rate(at(4_000)), rate(0.0, 0.5));
         assert_eq!(meter.rate(at(6_000)), rate(0.0, 0.0));
     }

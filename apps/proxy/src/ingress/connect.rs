@@ -9,8 +9,9 @@ use pathmark_http3::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::Ingress;
 use super::splice::Half;
-use super::{Ingress, count};
+use crate::count;
 use crate::flows::Meter;
 use crate::outbound::{self, Outbound, Refusal};
 use crate::target::{Target, TargetError};

@@ -71,15 +71,10 @@ impl ListenError {
 /// # Errors
 /// [`ListenError`]. Lacking one of two IP versions is not an error.
 pub fn tcp(bind: &Bind) -> Result<Vec<TcpListener>, ListenError> {
-    all(bind, Type::STREAM, |socket| socket.set_reuse_address(true))?
-        .into_iter()
-        .map(|(address, socket)| {
-            let listening = socket
-                .listen(BACKLOG)
-                .and_then(|()| TcpListener::from_std(socket.into()));
-            listening.map_err(|error| ListenError::new(address, error))
-        })
-        .collect()
+    all(bind, Type::STREAM, |socket| {
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    })
 }
 
 /// Opens UDP sockets like [`tcp`].
@@ -87,28 +82,25 @@ pub fn tcp(bind: &Bind) -> Result<Vec<TcpListener>, ListenError> {
 /// # Errors
 /// The same as [`tcp`].
 pub fn udp(bind: &Bind) -> Result<Vec<UdpSocket>, ListenError> {
-    all(bind, Type::DGRAM, |_| Ok(()))?
-        .into_iter()
-        .map(|(address, socket)| {
-            let observed = outbound::observe(&socket, address.is_ipv4());
-            let adopted = observed.and_then(|()| UdpSocket::from_std(socket.into()));
-            adopted.map_err(|error| ListenError::new(address, error))
-        })
-        .collect()
+    all(bind, Type::DGRAM, |socket| {
+        outbound::observe(&socket, socket.domain()? == Domain::IPV4)?;
+        UdpSocket::from_std(socket.into())
+    })
 }
 
-/// Binds sockets. If the system chooses the port, they all use the same port.
-fn all(
+/// Binds sockets, and adopts them once all are bound. If the system chooses the port, they all use
+/// the same port.
+fn all<T>(
     bind: &Bind,
     kind: Type,
-    prepare: impl Fn(&Socket) -> io::Result<()>,
-) -> Result<Vec<(SocketAddr, Socket)>, ListenError> {
+    adopt: impl Fn(Socket) -> io::Result<T>,
+) -> Result<Vec<T>, ListenError> {
     let mut bound: Vec<(SocketAddr, Socket)> = Vec::new();
     let mut lacking = None;
     let mut port = bind.port;
     for mut address in bind.addresses() {
         address.set_port(port);
-        match socket(address, kind, &prepare) {
+        match socket(address, kind) {
             Ok((own, socket)) => {
                 port = own.port();
                 bound.push((own, socket));
@@ -121,7 +113,12 @@ fn all(
     }
     match lacking {
         Some(error) if bound.is_empty() => Err(error),
-        _ => Ok(bound),
+        _ => bound
+            .into_iter()
+            .map(|(address, socket)| {
+                adopt(socket).map_err(|error| ListenError::new(address, error))
+            })
+            .collect(),
     }
 }
 
@@ -132,11 +129,7 @@ pub(super) fn lacks_version(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
 }
 
-fn socket(
-    address: SocketAddr,
-    kind: Type,
-    prepare: impl Fn(&Socket) -> io::Result<()>,
-) -> io::Result<(SocketAddr, Socket)> {
+fn socket(address: SocketAddr, kind: Type) -> io::Result<(SocketAddr, Socket)> {
     let protocol = match kind {
         Type::STREAM => socket2::Protocol::TCP,
         _ => socket2::Protocol::UDP,
@@ -146,7 +139,9 @@ fn socket(
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    prepare(&socket)?;
+    if kind == Type::STREAM {
+        socket.set_reuse_address(true)?;
+    }
     socket.bind(&address.into())?;
     let own = socket.local_addr()?.as_socket().unwrap_or(address);
     Ok((own, socket))

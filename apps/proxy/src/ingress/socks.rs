@@ -8,8 +8,9 @@ use pathmark_transport::Ecn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
+use super::Ingress;
 use super::udp::{Back, Flows, LONGEST, Shared, receive};
-use super::{Ingress, count};
+use crate::count;
 use crate::outbound::{self, Outbound, Refusal};
 use crate::target::{Host, Target, TargetError};
 

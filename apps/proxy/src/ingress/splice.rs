@@ -91,8 +91,8 @@ where
         let before = (up.moved, down.moved);
         let (sent, received) = (up.poll(cx, from, write), down.poll(cx, read, to));
         for (meter, direction, before) in [
-            (carried.up(), &up, before.0),
-            (carried.down(), &down, before.1),
+            (&carried.up, &up, before.0),
+            (&carried.down, &down, before.1),
         ] {
             meter.add((direction.moved - before) as usize);
             meter.set_blocked(!direction.held.is_empty());

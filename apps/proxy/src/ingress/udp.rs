@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,12 +15,13 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::{Ingress, count};
+use super::Ingress;
 use crate::flows::idle::UdpFlow;
 use crate::flows::{Kind, Listed};
 use crate::outbound::{self, Datagrams, Outbound};
 use crate::payload::leaving;
 use crate::target::Target;
+use crate::{count, lock};
 
 /// Maximum payload of UDP over IPv6 in bytes (RFC 768: 65,535 bytes minus the header).
 pub(super) const LONGEST: usize = 65_527;
@@ -66,10 +67,6 @@ impl Queue {
         }
         pushed
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
@@ -180,7 +177,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         while let Some((payload, ecn)) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
             self.place.sent();
-            self.listed.up().add(payload.len());
+            self.listed.up.add(payload.len());
             if datagrams.send_marked(payload, ecn).await.is_err() {
                 break;
             }
@@ -192,7 +189,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         let counters = &self.ingress.counters;
         while let Ok((payload, marks)) = datagrams.receive_marked().await {
             self.place.answered();
-            self.listed.down().add(payload.len());
+            self.listed.down.add(payload.len());
             let ecn = leaving(marks.inner, marks.outer, &counters.marks_refused);
             if self.back.deliver(&payload, ecn).await.is_err() {
                 count(&counters.dropped);

@@ -14,7 +14,7 @@ mod users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pathmark_driver::{self as driver, Connection};
@@ -27,6 +27,7 @@ use users::Gate;
 use crate::flows::{Flows, Side};
 use crate::outbound::Refusal;
 use crate::target::Target;
+use crate::{count, lock};
 
 pub use users::{Access, User, UserKey};
 
@@ -81,7 +82,7 @@ impl Denied {
     const MOST: usize = 1000;
 
     fn is_new(&self, target: &Target) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         known.len() < Self::MOST && known.insert(target.to_string())
     }
 }
@@ -101,7 +102,7 @@ impl Session {
     /// Returns how many streams the client can open, both for its flows and for requests above
     /// the limit, which still get a response.
     pub fn streams(&self) -> usize {
-        2 * self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
+        2 * self.shared.gate.rules().access.flows_per_user + SPARE_STREAMS
     }
 
     fn limit_streams(&self, connection: &driver::Connection) {
@@ -117,15 +118,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.connections().remove(&self.id);
-    }
-}
-
-impl Shared {
-    fn connections(&self) -> MutexGuard<'_, BTreeMap<usize, Connection>> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.connections).remove(&self.id);
     }
 }
 
@@ -164,7 +157,7 @@ impl Proxy {
 
     /// Returns the connections of clients.
     pub fn connections(&self) -> Vec<Connection> {
-        self.0.connections().values().cloned().collect()
+        lock(&self.0.connections).values().cloned().collect()
     }
 
     /// Begins serving flows on a connection whose handshake is complete.
@@ -172,7 +165,7 @@ impl Proxy {
         let shared = Arc::clone(&self.0);
         count(&shared.counters.connections);
         let id = connection.stable_id();
-        shared.connections().insert(id, connection.clone());
+        lock(&shared.connections).insert(id, connection.clone());
         let chain = connection.peer_certificates();
         Session {
             shared,
@@ -243,85 +236,62 @@ async fn requests(
     }
 }
 
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters of a proxy.
-        #[derive(Debug, Default)]
-        pub(super) struct Counters {
-            $(pub(super) $name: AtomicU64,)*
-        }
-
-        /// Totals since a proxy started.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-        #[non_exhaustive]
-        pub struct Counts {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl Counters {
-            pub(super) fn counts(&self) -> Counts {
-                Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
-            }
-        }
-    };
-}
-
 counters! {
-    /// Connections from clients.
-    connections,
-    /// Requests whose header section arrived.
-    requests,
-    /// Requests that aren't a valid CONNECT.
-    malformed,
-    /// Requests without a user's token or certificate.
-    unauthorized,
-    /// Requests that exceeded a limit on flows.
-    busy,
-    /// Requests for targets that aren't allowed.
-    denied,
-    /// Requests whose target's name could not be resolved.
-    unresolved,
-    /// Requests whose target refused, was unreachable or didn't respond.
-    unreached,
-    /// TCP flows.
-    tcp_flows,
-    /// TCP flows ended by a reset.
-    tcp_resets,
-    /// UDP flows.
-    udp_flows,
-    /// UDP flows ended by the idle timeout.
-    udp_idle,
-    /// UDP flows ended in favor of others because a limit was reached.
-    udp_evicted,
-    /// Flows ended because their user was revoked.
-    revoked,
-    /// Bytes from clients to targets.
-    bytes_up,
-    /// Bytes from targets to clients.
-    bytes_down,
-    /// Datagrams from clients to targets.
-    datagrams_up,
-    /// Datagrams from targets to clients.
-    datagrams_down,
-    /// Datagrams from targets that were sent as a capsule.
-    capsules_down,
-    /// Datagrams from clients that were dropped because of an unknown context, a missing flow, a
-    /// full queue, or an error of the socket.
-    datagrams_dropped,
-    /// Marks of the path from clients that were lost because the datagram had no ECN.
-    marks_refused,
+    /// Totals since a proxy started.
+    #[non_exhaustive]
+    Counts {
+        /// Connections from clients.
+        connections,
+        /// Requests whose header section arrived.
+        requests,
+        /// Requests that aren't a valid CONNECT.
+        malformed,
+        /// Requests without a user's token or certificate.
+        unauthorized,
+        /// Requests that exceeded a limit on flows.
+        busy,
+        /// Requests for targets that aren't allowed.
+        denied,
+        /// Requests whose target's name could not be resolved.
+        unresolved,
+        /// Requests whose target refused, was unreachable or didn't respond.
+        unreached,
+        /// TCP flows.
+        tcp_flows,
+        /// TCP flows ended by a reset.
+        tcp_resets,
+        /// UDP flows.
+        udp_flows,
+        /// UDP flows ended by the idle timeout.
+        udp_idle,
+        /// UDP flows ended in favor of others because a limit was reached.
+        udp_evicted,
+        /// Flows ended because their user was revoked.
+        revoked,
+        /// Bytes from clients to targets.
+        bytes_up,
+        /// Bytes from targets to clients.
+        bytes_down,
+        /// Datagrams from clients to targets.
+        datagrams_up,
+        /// Datagrams from targets to clients.
+        datagrams_down,
+        /// Datagrams from targets that were sent as a capsule.
+        capsules_down,
+        /// Datagrams from clients that were dropped because of an unknown context, a missing flow, a
+        /// full queue, or an error of the socket.
+        datagrams_dropped,
+        /// Marks of the path from clients that were lost because the datagram had no ECN.
+        marks_refused,
+    }
 }
 
-pub(super) fn count(counter: &AtomicU64) {
-    add(counter, 1);
-}
-
-pub(super) fn add(counter: &AtomicU64, more: usize) {
+fn add(counter: &AtomicU64, more: usize) {
     counter.fetch_add(more as u64, Ordering::Relaxed);
 }
 
 impl Counters {
-    pub(super) fn refused(&self, refusal: &Refusal) {
+    fn refused(&self, refusal: &Refusal) {
         count(match refusal {
             Refusal::Busy => &self.busy,
             Refusal::Denied => &self.denied,

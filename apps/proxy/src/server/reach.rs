@@ -9,7 +9,7 @@
 //! when the target might not have received them yet.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -20,16 +20,14 @@ use pathmark_http3::wire::{TunnelRecv, TunnelSend};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
-use tokio::task::JoinSet;
 
 use super::{Counters, add};
 use crate::flows::Carried;
 use crate::outbound::{self, Refusal};
 use crate::policy::{self, Policy};
 use crate::target::{Host, Target};
+use crate::target::{race, unspecified};
 
-/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
 /// TCP keep-alive for targets: idle time before the first probe, interval between probes, and
 /// their number.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
@@ -41,7 +39,9 @@ pub(super) async fn tcp(
     time: Duration,
 ) -> Result<TcpStream, Refusal> {
     let connecting = async {
-        let stream = race(addresses(target, policy).await?).await?;
+        let raced = race(addresses(target, policy).await?, TcpStream::connect).await;
+        let last = |errors: Vec<io::Error>| errors.last().map_or(Refusal::Unreachable, refusal);
+        let stream = raced.map_err(last)?;
         let socket = SockRef::from(&stream);
         let (silence, interval, questions) = KEEP_ALIVE;
         let keepalive = TcpKeepalive::new()
@@ -83,11 +83,7 @@ pub(super) async fn udp(
 
 /// Opens a UDP socket that only receives datagrams from this address. No packet is sent.
 async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).await?;
+    let socket = UdpSocket::bind(unspecified(address)).await?;
     socket.connect(address).await?;
     outbound::observe(&socket, address.is_ipv4())?;
     Ok(socket)
@@ -165,34 +161,6 @@ fn is_of_interface(address: IpAddr, own: Option<IpAddr>, mask: Option<IpAddr>) -
     is_anycast || own == Some(address)
 }
 
-/// Connects to the address that answers first. Each attempt starts a moment after the previous
-/// one, or as soon as that one has failed.
-async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Refusal> {
-    let mut addresses = addresses.into_iter();
-    let (mut attempts, mut last) = (JoinSet::new(), Refusal::Unreachable);
-    loop {
-        match addresses.next() {
-            Some(address) => drop(attempts.spawn(TcpStream::connect(address))),
-            None if attempts.is_empty() => return Err(last),
-            None => {}
-        }
-        let another = async {
-            match addresses.len() {
-                0 => std::future::pending().await,
-                _ => tokio::time::sleep(STAGGER).await,
-            }
-        };
-        tokio::select! {
-            Some(ended) = attempts.join_next() => match ended {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = refusal(&error),
-                Err(_) => {}
-            },
-            () = another => {}
-        }
-    }
-}
-
 /// Converts a connection error to a refusal.
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
@@ -261,9 +229,9 @@ async fn up(
             return Ok(());
         };
         add(&all.bytes_up, chunk.len());
-        flow.up().add(chunk.len());
+        flow.up.add(chunk.len());
         tokio::select! {
-            written = flow.up().hand_over(write_all(target, chunk)) => written?,
+            written = flow.up.hand_over(write_all(target, chunk)) => written?,
             // If the target reads nothing, waiting only for the write would hide a reset forever.
             () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
             () = given_up(client) => return Err(io::ErrorKind::TimedOut.into()),
@@ -312,7 +280,7 @@ async fn down(
             Err(error) => return Err(error),
         };
         add(&all.bytes_down, read);
-        flow.down().add(read);
+        flow.down.add(read);
         let data = match read * 2 < buffer.capacity() {
             // Copy a small piece, which would otherwise keep the whole buffer until it is
             // acknowledged.
@@ -324,7 +292,7 @@ async fn down(
             false => read.next_power_of_two().clamp(READ.0, size),
         };
         tokio::select! {
-            sent = flow.down().hand_over(send.send(data)) => sent?,
+            sent = flow.down.hand_over(send.send(data)) => sent?,
             error = broken(target) => return Err(error),
         }
     }
@@ -344,6 +312,8 @@ async fn broken(target: &TcpStream) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]

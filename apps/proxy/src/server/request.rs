@@ -19,7 +19,8 @@ use pathmark_transport::Ecn;
 use tokio::net::UdpSocket;
 
 use super::users::{Place, Rules};
-use super::{Session, Shared, add, count, reach};
+use super::{Session, Shared, add, reach};
+use crate::count;
 use crate::flows::idle::UdpFlow;
 use crate::flows::{Carried, Kind, Listed};
 use crate::outbound::{self, Refusal};
@@ -163,7 +164,7 @@ impl Flow<'_> {
     async fn tcp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
         let (session, rules) = (self.session, self.rules);
         let shared = &session.shared;
-        let reached = reach::tcp(target, rules.policy(), shared.times.connect).await;
+        let reached = reach::tcp(target, &rules.access.policy, shared.times.connect).await;
         let stream = match reached {
             Ok(stream) => stream,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
@@ -195,7 +196,7 @@ impl Flow<'_> {
         let (shared, rules) = (&self.session.shared, self.rules);
         // Clients can send before they receive the response.
         let datagrams = exchange.datagrams();
-        let reached = reach::udp(target, rules.policy(), shared.times.connect).await;
+        let reached = reach::udp(target, &rules.access.policy, shared.times.connect).await;
         let socket = match reached {
             Ok(socket) => socket,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
@@ -205,8 +206,7 @@ impl Flow<'_> {
         let own = contexts.and_then(|_| Contexts::PROXY.value());
         let fields = own.map(|own| (payload::FIELD, own));
         let accepted = accept(exchange, [capsules].into_iter().chain(fields)).await?;
-        if let (Some(tunnel), Some(datagrams), Some(place)) =
-            (accepted, datagrams, self.place.udp())
+        if let (Some(tunnel), Some(datagrams), Some(place)) = (accepted, datagrams, &self.place.udp)
         {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
@@ -243,13 +243,7 @@ impl Flow<'_> {
 async fn accept(
     mut exchange: ServerExchange,
     fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
-) -> Result<
-    Option<(
-        pathmark_http3::wire::TunnelSend,
-        pathmark_http3::wire::TunnelRecv,
-    )>,
-    LinkError,
-> {
+) -> Result<Option<(TunnelSend, TunnelRecv)>, LinkError> {
     let mut response = Response::new(());
     response.headers_mut().extend(fields);
     exchange.respond(response).await?;
@@ -350,7 +344,7 @@ impl Out<'_> {
                 self.place.sent();
                 count(&counters.datagrams_up);
                 add(&counters.bytes_up, bytes);
-                self.flow.up().add(bytes);
+                self.flow.up.add(bytes);
             }
             // Either an ICMP message about an earlier datagram, or this one is too large for the
             // path.
@@ -400,7 +394,7 @@ impl Out<'_> {
             self.place.answered();
             count(&counters.datagrams_down);
             add(&counters.bytes_down, length);
-            self.flow.down().add(length);
+            self.flow.down.add(length);
         }
     }
 }

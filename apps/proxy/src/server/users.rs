@@ -56,7 +56,7 @@ pub(super) struct Gate {
 
 #[derive(Debug)]
 pub(super) struct Rules {
-    access: Access,
+    pub(super) access: Access,
     members: Vec<Arc<Member>>,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Place {
     /// Number of this kind's flows of all users.
     all: Arc<AtomicUsize>,
     /// Its entry among the user's UDP flows, if it is one.
-    udp: Option<UdpFlow>,
+    pub(super) udp: Option<UdpFlow>,
     /// Whether another UDP flow was ended in favor of this one.
     pub(super) has_evicted: bool,
 }
@@ -128,20 +128,11 @@ impl Gate {
         let has_acted = placed.as_ref().is_none_or(|place| place.has_evicted);
         if has_acted && member.told.is_due() {
             let (user, most) = (&member.user.name, rules.access.flows_per_user);
-            match kind {
-                Kind::Tcp => {
-                    tracing::warn!(
-                        user,
-                        most,
-                        "a limit of TCP flows is reached: flows are refused"
-                    );
-                }
-                Kind::Udp => tracing::warn!(
-                    user,
-                    most,
-                    "a limit of UDP flows is reached: those that are idle longest end"
-                ),
-            }
+            let what = match kind {
+                Kind::Tcp => "a limit of TCP flows is reached: flows are refused",
+                Kind::Udp => "a limit of UDP flows is reached: those that are idle longest end",
+            };
+            tracing::warn!(user, most, "{what}");
         }
         placed
     }
@@ -212,16 +203,8 @@ impl Rules {
         }
     }
 
-    pub(super) const fn policy(&self) -> &Policy {
-        &self.access.policy
-    }
-
     pub(super) fn treatment(&self, target: &Target) -> Treatment {
         self.access.classes.of(target.port)
-    }
-
-    pub(super) const fn flows_per_user(&self) -> usize {
-        self.access.flows_per_user
     }
 
     /// Finds the user by token, or by certificate if there is no token. All tokens are compared,
@@ -245,11 +228,6 @@ impl Rules {
 impl Place {
     pub(super) fn user(&self) -> &str {
         &self.member.user.name
-    }
-
-    /// Returns the entry among the user's UDP flows.
-    pub(super) const fn udp(&self) -> Option<&UdpFlow> {
-        self.udp.as_ref()
     }
 
     /// Waits until the flow must end in favor of another flow.

@@ -1,7 +1,7 @@
 //! Connects to a proxy, and reports changes of this host's network by the kernel (rtnetlink(7)).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,15 +15,11 @@ use nix::sys::socket::{
 use pathmark_driver::{ClientConfig, Connection, Endpoint};
 use socket2::SockRef;
 use tokio::net::lookup_host;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::UNREAD;
 use crate::ingress::transparent::rules::OWN;
-use crate::target::{Host, Target};
-
-/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
+use crate::target::{Host, Target, race, unspecified};
 
 /// Time limit for resolving a name.
 const RESOLVING: Duration = Duration::from_secs(3);
@@ -96,29 +92,9 @@ impl Dialer {
             Host::Name(name) => name.clone(),
             Host::Address(address) => address.to_string(),
         };
-        let mut addresses = self.resolve(&host).await?.into_iter();
-        let (mut attempts, mut failed) = (JoinSet::new(), Vec::new());
-        loop {
-            if let Some(address) = addresses.next() {
-                attempts.spawn(attempt(self.config.clone(), address, host.clone()));
-            } else if attempts.is_empty() {
-                return Err(failed.join("; "));
-            }
-            let another = async {
-                match addresses.len() {
-                    0 => std::future::pending().await,
-                    _ => tokio::time::sleep(STAGGER).await,
-                }
-            };
-            tokio::select! {
-                Some(ended) = attempts.join_next() => match ended {
-                    Ok(Ok(connection)) => return Ok(connection),
-                    Ok(Err(why)) => failed.push(why),
-                    Err(error) => failed.push(error.to_string()),
-                },
-                () = another => {}
-            }
-        }
+        let dial = |address| attempt(self.config.clone(), address, host.clone());
+        let dialed = race(self.resolve(&host).await?, dial).await;
+        dialed.map_err(|failed| failed.join("; "))
     }
 }
 
@@ -127,12 +103,8 @@ async fn attempt(
     address: SocketAddr,
     host: String,
 ) -> Result<Connection, String> {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
-    let endpoint = UdpSocket::bind((any, 0)).and_then(|socket| {
+    let endpoint = UdpSocket::bind(unspecified(address)).and_then(|socket| {
         // The rules of a transparent listener let marked packets pass. Setting a mark requires
         // the same privileges as setting rules, so failing is harmless.
         let _ = SockRef::from(&socket).set_mark(OWN);
@@ -199,11 +171,7 @@ fn open() -> io::Result<tokio::net::UdpSocket> {
 
 /// Returns the source address of packets to a peer, or `None` if there is no route.
 pub(super) fn source(peer: SocketAddr) -> Option<IpAddr> {
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
+    let socket = UdpSocket::bind(unspecified(peer)).ok()?;
     socket.connect(peer).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }

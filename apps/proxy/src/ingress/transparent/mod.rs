@@ -16,9 +16,10 @@ use tokio::time::sleep;
 
 use super::listen::{self, BACKLOG, ListenError};
 use super::udp::{Back, Flows, LONGEST, PAUSE};
-use super::{Ingress, count, splice};
+use super::{Ingress, splice};
+use crate::count;
 use crate::outbound::{self, Outbound};
-use crate::target::{Host, Target};
+use crate::target::Target;
 
 /// Opens transparent listeners on loopback, to which the rules redirect packets.
 ///
@@ -94,17 +95,11 @@ fn prepare(socket: &Socket, is_v4: bool) -> io::Result<()> {
 impl<O: Outbound> Ingress<O> {
     /// Joins a connection to a flow to its original target.
     pub(super) async fn transparent(&self, local: TcpStream) {
-        let target = match local.local_addr() {
-            Ok(address) => Target {
-                host: Host::Address(address.ip()),
-                port: address.port(),
-            },
-            Err(_) => {
-                count(&self.counters.bad_requests);
-                return splice::reset_on_close(&local);
-            }
+        let Ok(target) = local.local_addr() else {
+            count(&self.counters.bad_requests);
+            return splice::reset_on_close(&local);
         };
-        self.forward(local, "tproxy", &target).await;
+        self.forward(local, "tproxy", &target.into()).await;
     }
 }
 
@@ -248,10 +243,7 @@ impl<O: Outbound> Ingress<O> {
                 count(&self.counters.bad_requests);
                 continue;
             };
-            let target = Target {
-                host: Host::Address(way.to.ip()),
-                port: way.to.port(),
-            };
+            let target = Target::from(way.to);
             let payload = buffer.get(..received.length).unwrap_or_default();
             let listed = ("tproxy", way.from, &target);
             let datagram = (payload, received.ecn);
