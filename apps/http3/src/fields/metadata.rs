@@ -11,8 +11,8 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::structured::{Bare, dictionary};
-use super::{BadField, trim};
+use super::structured::{Bare, dictionary, member};
+use super::{BadField, split_once, trim};
 
 /// An entity tag. Its opaque part excludes the quotation marks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,14 +51,13 @@ impl EntityTag {
             None => (false, value),
         };
         let inside = quoted.strip_prefix(b"\"")?;
-        let end = inside.iter().position(|byte| *byte == b'"')?;
-        let (opaque, rest) = inside.split_at_checked(end)?;
+        let (opaque, rest) = split_once(inside, b'"')?;
         let allowed = |byte: &u8| matches!(byte, 0x21 | 0x23..=0x7e);
         if !opaque.iter().all(allowed) {
             return None;
         }
         let opaque = String::from_utf8(opaque.to_vec()).ok()?;
-        Some((Self { weak, opaque }, rest.strip_prefix(b"\"")?))
+        Some((Self { weak, opaque }, rest))
     }
 
     /// Returns true unless the tag begins with `W/`.
@@ -132,19 +131,19 @@ impl TagList {
     /// Returns true if If-Match with this value holds for a resource's tag, which is `None` if
     /// the resource doesn't exist.
     pub fn holds_strongly(&self, tag: Option<&EntityTag>) -> bool {
-        match (self, tag) {
-            (_, None) => false,
-            (Self::Any, Some(_)) => true,
-            (Self::Tags(tags), Some(tag)) => tags.iter().any(|listed| listed.matches_strongly(tag)),
-        }
+        self.has(tag, EntityTag::matches_strongly)
     }
 
     /// Returns true if any tag in the list matches weakly, so that If-None-Match fails.
     pub fn has_weakly(&self, tag: Option<&EntityTag>) -> bool {
+        self.has(tag, EntityTag::matches_weakly)
+    }
+
+    fn has(&self, tag: Option<&EntityTag>, matches: fn(&EntityTag, &EntityTag) -> bool) -> bool {
         match (self, tag) {
             (_, None) => false,
             (Self::Any, Some(_)) => true,
-            (Self::Tags(tags), Some(tag)) => tags.iter().any(|listed| listed.matches_weakly(tag)),
+            (Self::Tags(tags), Some(tag)) => tags.iter().any(|listed| matches(listed, tag)),
         }
     }
 }
@@ -175,10 +174,9 @@ pub fn sha256_digest<'a>(
     field: &'static str,
     lines: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Option<Sha256Digest>, BadField> {
-    let members = dictionary(&joined(lines)).ok_or(BadField(field))?;
-    match members.into_iter().find(|(key, _)| key == SHA_256) {
+    match member(&joined(lines), SHA_256).ok_or(BadField(field))? {
         None => Ok(None),
-        Some((_, Bare::Bytes(bytes))) => bytes.try_into().map(Some).map_err(|_| BadField(field)),
+        Some(Bare::Bytes(bytes)) => bytes.try_into().map(Some).map_err(|_| BadField(field)),
         Some(_) => Err(BadField(field)),
     }
 }
@@ -186,10 +184,8 @@ pub fn sha256_digest<'a>(
 /// Parses the preference for `sha-256` in Want-Repr-Digest: 1 to 10, or 0 if it isn't wanted.
 /// Because the field is only a hint, an invalid value is treated as 0.
 pub fn sha256_preference<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
-    let members = dictionary(&joined(lines)).unwrap_or_default();
-    let wish = members.into_iter().find(|(key, _)| key == SHA_256);
-    match wish {
-        Some((_, Bare::Integer(wish @ 1..=10))) => u8::try_from(wish).unwrap_or(0),
+    match member(&joined(lines), SHA_256).flatten() {
+        Some(Bare::Integer(wish @ 1..=10)) => u8::try_from(wish).unwrap_or(0),
         _ => 0,
     }
 }

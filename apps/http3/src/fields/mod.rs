@@ -36,6 +36,12 @@ fn trim(bytes: &[u8]) -> &[u8] {
     }
 }
 
+/// Splits bytes at the first `byte`, which belongs to neither part.
+fn split_once(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let place = bytes.iter().position(|other| *other == byte)?;
+    Some((bytes.get(..place)?, bytes.get(place + 1..)?))
+}
+
 /// Parses an unsigned decimal number. Numbers above `u64::MAX` are reduced to it, because no
 /// file has as many bytes.
 fn decimal(digits: &[u8]) -> Option<u64> {
@@ -70,7 +76,7 @@ pub fn preferred_form<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Form {
             html.apply(range, b"text/html", b"text/*", weight);
         }
     }
-    match html.value() > json.value() {
+    match html.thousandths > json.thousandths {
         true => Form::Html,
         false => Form::Json,
     }
@@ -95,10 +101,6 @@ impl Weight {
             self.specificity = specificity;
             self.thousandths = weight;
         }
-    }
-
-    const fn value(&self) -> u16 {
-        self.thousandths
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{decimal, trim};
+use super::{decimal, split_once, trim};
 
 /// Maximum number of parts in a response. Requests for more get status 416.
 pub const MAX_PARTS: usize = 64;
@@ -52,12 +52,10 @@ impl Span {
 /// Parses a Range field. Returns `None` for another unit or an invalid value, which a server
 /// ignores (RFC 9110 section 14.2).
 pub fn parse_range(value: &[u8]) -> Option<Vec<RangeSpec>> {
-    let equals = value.iter().position(|byte| *byte == b'=')?;
-    let (unit, set) = value.split_at_checked(equals)?;
+    let (unit, set) = split_once(value, b'=')?;
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
-    let set = set.strip_prefix(b"=")?;
     let mut specs = Vec::new();
     for element in set.split(|byte| *byte == b',') {
         let element = trim(element);
@@ -69,10 +67,7 @@ pub fn parse_range(value: &[u8]) -> Option<Vec<RangeSpec>> {
 }
 
 fn parse_spec(element: &[u8]) -> Option<RangeSpec> {
-    let dash = element.iter().position(|byte| *byte == b'-')?;
-    let (first, last) = element.split_at_checked(dash)?;
-    let last = last.strip_prefix(b"-")?;
-    match (first, last) {
+    match split_once(element, b'-')? {
         ([], suffix) => Some(RangeSpec::Suffix(decimal(suffix)?)),
         (first, []) => Some(RangeSpec::From(decimal(first)?, None)),
         (first, last) => {
@@ -155,15 +150,12 @@ impl ContentRange {
             return None;
         }
         let rest = rest.strip_prefix(b" ")?;
-        let slash = rest.iter().position(|byte| *byte == b'/')?;
-        let (range, size) = rest.split_at_checked(slash)?;
-        let size = size.strip_prefix(b"/")?;
+        let (range, size) = split_once(rest, b'/')?;
         if range == b"*" {
             return Some(Self::Unsatisfied(decimal(size)?));
         }
-        let dash = range.iter().position(|byte| *byte == b'-')?;
-        let (first, last) = range.split_at_checked(dash)?;
-        let (first, last) = (decimal(first)?, decimal(last.strip_prefix(b"-")?)?);
+        let (first, last) = split_once(range, b'-')?;
+        let (first, last) = (decimal(first)?, decimal(last)?);
         let size = match size {
             b"*" => None,
             size => Some(decimal(size)?),

@@ -69,6 +69,17 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
     Some(members)
 }
 
+/// Parses a dictionary, and returns its member with this key, if there is one. Returns `None` if the
+/// dictionary is invalid.
+pub(super) fn member(input: &[u8], key: &str) -> Option<Option<Bare>> {
+    let mut members = dictionary(input)?.into_iter();
+    Some(
+        members
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value),
+    )
+}
+
 fn skip<'a>(input: &'a [u8], blanks: &[u8]) -> &'a [u8] {
     let start = input.iter().position(|byte| !blanks.contains(byte));
     input
@@ -211,10 +222,8 @@ const DEFAULT: u8 = 3;
 /// returns the default (RFC 9218 section 4).
 pub fn urgency<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
     let lines: Vec<&[u8]> = lines.into_iter().collect();
-    let members = dictionary(&lines.join(&b", "[..])).unwrap_or_default();
-    let urgency = members.into_iter().find(|(key, _)| key == "u");
-    match urgency {
-        Some((_, Bare::Integer(urgency @ 0..=7))) => u8::try_from(urgency).unwrap_or(DEFAULT),
+    match member(&lines.join(&b", "[..]), "u").flatten() {
+        Some(Bare::Integer(urgency @ 0..=7)) => u8::try_from(urgency).unwrap_or(DEFAULT),
         _ => DEFAULT,
     }
 }

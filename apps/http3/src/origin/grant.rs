@@ -2,11 +2,12 @@
 
 use std::fmt::Debug;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderMap, Request};
 
+use crate::lock;
 use crate::pace::Pace;
 use crate::plan::{Reply, Rules};
 use crate::wire::ServerExchange;
@@ -125,22 +126,18 @@ impl Quota {
     /// quota keeps its own count, because their files may be counted in part.
     pub fn renew(&self, counted: &Self) {
         let (most, stored) = {
-            let counted = counted.budget();
+            let counted = lock(&counted.0);
             (counted.most, counted.stored)
         };
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         budget.most = most;
         if budget.reserved == 0 {
             budget.stored = stored;
         }
     }
 
-    fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn reserve(&self, bytes: u64) -> bool {
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         let reserved = budget.reserved.saturating_add(bytes);
         let fits = bytes == 0 || budget.stored.saturating_add(reserved) <= budget.most;
         if fits {
@@ -150,13 +147,13 @@ impl Quota {
     }
 
     fn settle(&self, reserved: u64, stored: u64) {
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         budget.reserved = budget.reserved.saturating_sub(reserved);
         budget.stored = budget.stored.saturating_add(stored);
     }
 
     fn remove(&self, bytes: u64) {
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         budget.stored = budget.stored.saturating_sub(bytes);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use super::send::Exchange;
 use super::shared::{Fault, Promise, Shared, over_quota};
 use super::uploads::{Claim, Evicted};
 use crate::fields::{PathName, Sha256Digest, boolean};
+use crate::lock;
 use crate::pace::now;
 use crate::plan::{self, Ask, Reply, UploadState, problem};
 use crate::root::{
@@ -394,10 +395,7 @@ fn place(
     size: Size,
 ) -> Result<(Placed, Option<u64>), Fault> {
     let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
-    let _held = shared
-        .commits
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _held = lock(&shared.commits);
     let placing = || {
         let there = names_stat(directory.as_fd(), name)?;
         plan::before_write(ask, &grant.rules, there.as_ref(), now())?;

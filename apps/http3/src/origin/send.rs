@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use super::grant::{Grant, Steward};
 use super::places::{self, Places};
 use crate::fields::{Sha256Digest, Span};
+use crate::lock;
 use crate::plan::Reply;
 use crate::resource::Stat;
 use crate::root::{Cancel, Hashing, still_has};
@@ -281,7 +282,7 @@ impl Digests {
 
     /// Returns the digest of a version, if it is cached.
     pub(super) fn known(&self, stat: &Stat) -> Option<Sha256Digest> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.known);
         let found = known
             .iter()
             .find(|(version, _)| version.is_same_version(stat));
@@ -294,7 +295,7 @@ impl Digests {
         if !settled {
             return;
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         if known.len() == KEPT {
             known.pop_front();
         }

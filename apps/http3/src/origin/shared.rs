@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -17,6 +17,7 @@ use super::grant::Grant;
 use super::places::Places;
 use super::send::Digests;
 use super::uploads::{UploadLimits, Uploads};
+use crate::lock;
 use crate::plan::{Reply, problem};
 use crate::root::{Root, RootError, file_stat};
 use crate::wire::LinkError;
@@ -155,7 +156,7 @@ impl Space {
     }
 
     fn take(self: &Arc<Self>, device: u64, free: u64, bytes: u64) -> Option<Promise> {
-        let mut promised = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut promised = lock(&self.0);
         let sum = promised.entry(device).or_default();
         let more = sum.saturating_add(bytes);
         // An empty file needs no space.
@@ -176,7 +177,7 @@ impl Promise {
     pub(super) fn spend(&mut self, bytes: u64) {
         let spent = bytes.min(self.left);
         self.left -= spent;
-        let mut promised = self.space.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut promised = lock(&self.space.0);
         if let Some(sum) = promised.get_mut(&self.device) {
             *sum = sum.saturating_sub(spent);
         }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
@@ -15,6 +15,7 @@ use super::send::{Broken, Exchange};
 use super::shared::{Fault, Promise, Shared, disk_full, over_quota};
 use super::uploads::Claim;
 use crate::fields::{AttributesField, PathName};
+use crate::lock;
 use crate::pace::now;
 use crate::plan::{self, Ask, PutRights, Reply, problem};
 use crate::resource::{Time, Token, is_reserved};
@@ -68,7 +69,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
         true => Some(claim(shared, &grant, &ask).await?),
         false => None,
     };
-    let token = claim.as_ref().map(|claim| claim.token().clone());
+    let token = claim.as_ref().map(|claim| claim.token.clone());
     let note = token.map(|token| (token, note(&grant, exchange, length)));
     let begun = begin(shared, &grant, &ask, length, note).await;
     let (begun, claim) = match (begun, claim) {
@@ -82,7 +83,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
     };
     let location = claim
         .as_ref()
-        .map(|claim| location(&ask.path, claim.token()));
+        .map(|claim| location(&ask.path, &claim.token));
     welcome(exchange, &ask).await?;
     if let Some(location) = &location
         && ask.upload.same_version
@@ -252,10 +253,7 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
     }
     let prefix = grant.rules.prefix.len();
     let (directory, depth) = shared.root.parent_at(&ask.path, prefix, true)?;
-    let _held = shared
-        .commits
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _held = lock(&shared.commits);
     let there = names_stat(directory.as_fd(), name)?;
     let Some(target) = &field.link else {
         // The last name of the path is created like those before it.

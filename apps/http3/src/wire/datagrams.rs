@@ -13,7 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU8;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::{Buf, Bytes, BytesMut};
 use h3::{ConnectionState, SharedState};
@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::{LinkError, codes, frames, streams};
+use crate::lock;
 
 /// Maximum number of bytes that a flow keeps for its reader, counting [`OVERHEAD`] for each
 /// datagram in addition to its length.
@@ -89,10 +90,6 @@ pub enum DatagramRefused {
     /// The connection has ended.
     #[error("the connection is over")]
     Over,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Shared {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -15,6 +15,7 @@ use pathmark_driver::{self as driver, Stopped, WriteError};
 
 use super::frames::Frames;
 use super::{codes, no_stream};
+use crate::lock;
 
 /// A sending part. It buffers data from `h3` until the connection has room for it.
 pub(super) struct SendStream {
@@ -380,40 +381,40 @@ struct State {
 
 impl Hints {
     pub(super) fn leave(&self, stream: u64, hint: Hint) {
-        self.state().hints.insert(stream, hint);
+        lock(&self.0).hints.insert(stream, hint);
     }
 
     pub(super) fn take(&self, stream: u64) -> Option<Hint> {
-        self.state().hints.remove(&stream)
+        lock(&self.0).hints.remove(&stream)
     }
 
     /// Requests the end of a stream that an exchange is about to finish.
     pub(super) fn want_end(&self, stream: u64) {
-        self.state().ends.insert(stream, None);
+        lock(&self.0).ends.insert(stream, None);
     }
 
     /// Stores the future of a finished stream's acknowledgement, if it was requested.
     pub(super) fn leave_end(&self, stream: u64, end: impl FnOnce() -> Stopped) {
-        if let Some(wanted) = self.state().ends.get_mut(&stream) {
+        if let Some(wanted) = lock(&self.0).ends.get_mut(&stream) {
             *wanted = Some(end());
         }
     }
 
     /// Removes and returns the end of a stream.
     pub(super) fn take_end(&self, stream: u64) -> Option<Stopped> {
-        self.state().ends.remove(&stream).flatten()
+        lock(&self.0).ends.remove(&stream).flatten()
     }
 
     /// Stores the future that completes when the peer no longer wants an answer on a stream it
     /// opened.
     pub(super) fn leave_opened(&self, stream: u64, stopped: Stopped) {
-        self.state().opened.insert(stream, stopped);
+        lock(&self.0).opened.insert(stream, stopped);
     }
 
     /// Removes the end of a stream that the peer has opened.
     pub(super) fn forget_opened(&self, stream: u64) {
         // Dropping it takes the connection's lock, so it must happen outside this lock.
-        let opened = self.state().opened.remove(&stream);
+        let opened = lock(&self.0).opened.remove(&stream);
         drop(opened);
     }
 
@@ -422,28 +423,24 @@ impl Hints {
         Gone {
             hints: self.clone(),
             stream,
-            stopped: self.state().opened.remove(&stream),
+            stopped: lock(&self.0).opened.remove(&stream),
         }
     }
 
     /// Requests the parts of a stream when `h3` drops them.
     pub(super) fn want_parts(&self, stream: u64) {
-        self.state().leaving.insert(stream, Parts::default());
+        lock(&self.0).leaving.insert(stream, Parts::default());
     }
 
     /// Calls `keep` to store a part that `h3` drops, if it was requested.
     pub(super) fn leave_part(&self, stream: u64, keep: impl FnOnce(&mut Parts)) {
-        if let Some(parts) = self.state().leaving.get_mut(&stream) {
+        if let Some(parts) = lock(&self.0).leaving.get_mut(&stream) {
             keep(parts);
         }
     }
 
     /// Takes the parts of a stream that `h3` has dropped.
     pub(super) fn take_parts(&self, stream: u64) -> Parts {
-        self.state().leaving.remove(&stream).unwrap_or_default()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).leaving.remove(&stream).unwrap_or_default()
     }
 }
