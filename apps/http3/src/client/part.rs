@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 use super::plan::Part;
 use crate::fields::EntityTag;
 use crate::resource::{RESERVED_PREFIX, TEMPORARY_SUFFIX};
-use crate::root::{Draft, is_taken, read_piece};
+use crate::root::{Draft, is_taken, open_file, read_piece};
 use crate::sink::{Writer, blocking};
 
 /// Maximum size of a tag file in bytes.
@@ -102,11 +102,8 @@ impl PartFile {
 
     /// Reads the tag file. Returns `None` if it is missing or invalid.
     fn read_tag(&self) -> Option<TagText> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let name = self.tag_name.as_deref()?;
-        let file = openat(self.directory.as_fd(), name, flags, Mode::empty()).ok()?;
+        let file = open_file(&self.directory, self.tag_name.as_deref()?).ok()?;
         let mut text = String::new();
-        let file = File::from(file);
         file.take(MAX_TAG).read_to_string(&mut text).ok()?;
         TagText::parse(&text)
     }

@@ -99,7 +99,7 @@ impl Client {
             resumable(&mut headers);
         }
         let mut exchange = self.request(Method::PUT, uri, headers).await?;
-        exchange.announce(bytes);
+        exchange.link.announce(bytes);
         exchange.allow(bytes);
         progress(Progress::Begin {
             bytes: Some(bytes),
@@ -297,7 +297,10 @@ pub(super) async fn send(
         next = reader.next();
         let bytes = piece.len() as u64;
         if let Some(page) = page
-            && let Some(path) = exchange.interim().and_then(|interim| upload_of(&interim))
+            && let Some(path) = exchange
+                .link
+                .interim()
+                .and_then(|interim| upload_of(&interim))
         {
             page.keep(&path).await?;
         }

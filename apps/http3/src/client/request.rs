@@ -17,7 +17,7 @@ use crate::pace::Pace;
 use crate::resource::Stat;
 use crate::root::Existing;
 use crate::sink::blocking;
-use crate::wire::{ClientExchange, ClientLink, LinkError};
+use crate::wire::{ClientExchange, ClientLink, LinkError, within};
 
 /// Maximum payload of a DATA frame in bytes. The server must accept each one within the time limit.
 const FRAME: usize = 16 * 1024;
@@ -83,7 +83,7 @@ pub struct Client {
 
 /// A request in progress.
 pub(super) struct Exchange {
-    link: ClientExchange,
+    pub(super) link: ClientExchange,
     limits: ClientLimits,
 }
 
@@ -129,21 +129,17 @@ impl Client {
         self
     }
 
-    /// Returns the URI for an already encoded path on the same host.
-    pub(super) fn uri_of(&self, path: &str) -> Option<Uri> {
+    /// Returns the URI for an already encoded path on the same host, or describes why it has none.
+    pub(super) fn uri_of(&self, path: &str) -> Result<Uri, String> {
         let uri = Uri::builder()
             .scheme("https")
             .authority(self.authority.as_str());
-        uri.path_and_query(path).build().ok()
+        let uri = uri.path_and_query(path).build();
+        uri.map_err(|error| format!("the path or host has no URI: {error}"))
     }
 
-    /// Returns the URI for a path, or describes why it has none.
     pub(super) fn uri(&self, path: &PathName) -> Result<Uri, String> {
-        let uri = Uri::builder()
-            .scheme("https")
-            .authority(self.authority.as_str());
-        let uri = uri.path_and_query(path.encode()).build();
-        uri.map_err(|error| format!("the path or host has no URI: {error}"))
+        self.uri_of(&path.encode())
     }
 
     pub(super) async fn request(
@@ -185,20 +181,7 @@ pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-async fn within<T>(
-    limit: Duration,
-    step: impl Future<Output = Result<T, LinkError>>,
-) -> Result<T, LinkError> {
-    let step = tokio::time::timeout(limit, step).await;
-    step.unwrap_or(Err(LinkError::TimedOut))
-}
-
 impl Exchange {
-    /// Informs the transport of the content's length.
-    pub(super) fn announce(&self, bytes: u64) {
-        self.link.announce(bytes);
-    }
-
     /// Allows more time for the response, because the server reads a file of this size first.
     pub(super) fn allow(&mut self, bytes: u64) {
         self.limits.answer += Duration::from_secs(bytes / SLOWEST_DISK);
@@ -222,11 +205,6 @@ impl Exchange {
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         within(self.limits.stall, self.link.finish(trailers)).await
-    }
-
-    /// Returns an interim response, if one has arrived.
-    pub(super) fn interim(&mut self) -> Option<Response<()>> {
-        self.link.interim()
     }
 
     pub(super) async fn response(&mut self) -> Result<Response<()>, LinkError> {

@@ -52,7 +52,7 @@ impl Client {
         let Some((resource, same)) = page.find().await? else {
             return Ok(None);
         };
-        let Some(uri) = self.uri_of(&resource) else {
+        let Ok(uri) = self.uri_of(&resource) else {
             page.forget().await?;
             return Ok(None);
         };
@@ -85,7 +85,7 @@ impl Client {
         set(&mut headers, CONTENT_TYPE, PARTIAL_UPLOAD);
         set(&mut headers, TRAILER, "Repr-Digest");
         let mut exchange = self.request(Method::PATCH, uri, headers).await?;
-        exchange.announce(rest);
+        exchange.link.announce(rest);
         // The server hashes the whole file and then reads it back.
         exchange.allow(stat.size.saturating_mul(2));
         let sent = send(&mut exchange, reader, stat, None, progress).await;
@@ -141,7 +141,7 @@ impl Client {
             return Ok(());
         };
         if let Some((resource, _)) = page.find().await?
-            && let Some(uri) = self.uri_of(&resource)
+            && let Ok(uri) = self.uri_of(&resource)
         {
             let deleting = async {
                 let asking = self.request_bare(Method::DELETE, uri, HeaderMap::new());

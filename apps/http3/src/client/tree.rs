@@ -15,7 +15,7 @@ use super::request::{Client, Progress};
 use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
-use crate::root::{Attributes, Existing, Tree, hash_file, look, set_bits};
+use crate::root::{Attributes, Existing, Tree, hash_file, look, open_file, set_bits};
 use crate::sink::blocking;
 
 /// Maximum number of bytes of listings to hold at once.
@@ -262,13 +262,7 @@ impl Shared {
         let length = place.length;
         let opened = blocking(move || match look(directory.as_fd(), &name)? {
             Some(there) if there.kind == Kind::File && Some(there.size) == length => {
-                let flags = rustix::fs::OFlags::RDONLY
-                    | rustix::fs::OFlags::NOFOLLOW
-                    | rustix::fs::OFlags::NONBLOCK
-                    | rustix::fs::OFlags::CLOEXEC;
-                let none = rustix::fs::Mode::empty();
-                let file = rustix::fs::openat(&directory, name.as_slice(), flags, none)?;
-                Ok(Some(std::fs::File::from(file)))
+                Ok(Some(open_file(&directory, &name)?))
             }
             _ => Ok::<_, std::io::Error>(None),
         });

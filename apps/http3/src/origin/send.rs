@@ -20,7 +20,7 @@ use crate::plan::Reply;
 use crate::resource::Stat;
 use crate::root::{Cancel, Hashing, still_has};
 use crate::sink::{Reader, blocking};
-use crate::wire::{LinkError, ServerExchange};
+use crate::wire::{LinkError, ServerExchange, within};
 
 /// Maximum payload of a DATA frame in bytes. The client must accept each one within the time limit.
 const FRAME: usize = 16 * 1024;
@@ -67,15 +67,6 @@ pub(super) struct Exchange {
     pub(super) is_part: bool,
     /// Whether all of the request's content was read.
     read: bool,
-}
-
-/// Runs a step with the time limit.
-pub(super) async fn within<T>(
-    limit: Duration,
-    step: impl Future<Output = Result<T, LinkError>>,
-) -> Result<T, LinkError> {
-    let step = tokio::time::timeout(limit, step).await;
-    step.unwrap_or(Err(LinkError::TimedOut))
 }
 
 impl Exchange {

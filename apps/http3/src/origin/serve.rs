@@ -15,7 +15,7 @@ use super::grant::{End, Grant, Idle, Record, Steward};
 use super::intake::remove;
 use super::places::{Held, Places, Share};
 use super::read::read;
-use super::send::{Broken, Digests, Exchange, Terms, within};
+use super::send::{Broken, Digests, Exchange, Terms};
 use super::shared::{Counters, Counts, Limits, Shared, count};
 use super::upload::upload;
 use super::uploads::Uploads;
@@ -24,7 +24,7 @@ use crate::pace::{instant, now};
 use crate::plan::{self, Ask, Method, Rules, problem};
 use crate::root::Root;
 use crate::sink::blocking;
-use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes};
+use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes, within};
 
 /// Maximum interval between checks of the uploads' age.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

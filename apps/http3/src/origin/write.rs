@@ -19,7 +19,7 @@ use crate::lock;
 use crate::pace::now;
 use crate::plan::{self, Ask, PutRights, Reply, problem};
 use crate::resource::{Time, Token, is_reserved};
-use crate::root::{Attributes, Draft, Note, RootError, Upload, make_link, names_stat};
+use crate::root::{Attributes, Draft, Note, RootError, Upload, make_link, names_stat, target_of};
 use crate::sink::blocking;
 
 /// Request fields that apply when the upload completes.
@@ -271,20 +271,10 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
         let detail = "the link leads out of what the server has; links are relative, and inside";
         return Err(problem(StatusCode::FORBIDDEN, detail).into());
     }
-    let own = readlink(directory.as_fd(), name)?;
+    let own = target_of(directory.as_fd(), name)?;
     let same = own.as_ref().is_some_and(|own| own == target);
     plan::before_link(ask, &grant.rules, there.as_ref(), same, now())?;
     let modified = attributes.modified;
     make_link(directory.as_fd(), name, target, modified)?;
     Ok(created(there.is_none()))
-}
-
-/// Returns a link's target, or `None` if the name isn't that of a link.
-fn readlink(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    use rustix::io::Errno;
-    match rustix::fs::readlinkat(directory, name, Vec::new()) {
-        Ok(target) => Ok(Some(target.into_bytes())),
-        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }

@@ -8,12 +8,13 @@ mod walk;
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 use crate::fields::Sha256Digest;
@@ -25,6 +26,7 @@ pub use upload::{Lying, Note, Upload, find_uploads};
 pub use walk::{Found, Root, RootError, names_stat, open_directory};
 
 pub(crate) use draft::is_taken;
+pub(crate) use tree::target_of;
 
 /// Returns the metadata of an open file.
 ///
@@ -76,6 +78,12 @@ impl Drop for Cancel {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// Opens a file of a directory for reading, but follows no link and doesn't wait for a pipe.
+pub(crate) fn open_file(directory: impl AsFd, name: &[u8]) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
 }
 
 /// Returns the SHA-256 of a whole file.

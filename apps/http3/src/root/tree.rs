@@ -113,10 +113,7 @@ impl Tree {
     /// Fails if a directory can't be created or opened.
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
-        Ok(Self {
-            top: open_directory(path)?,
-            umask: umask(),
-        })
+        Self::open(path)
     }
 
     /// Opens the existing directory at `path`.
@@ -147,10 +144,7 @@ impl Tree {
             let open = || openat(&here, name.as_slice(), DIRECTORY, Mode::empty());
             let next = match open() {
                 Err(Errno::NOENT) => {
-                    match mkdirat(&here, name.as_slice(), Mode::RWXU) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(error) => return Err(error.into()),
-                    }
+                    make_directory(here.as_fd(), name, Mode::RWXU)?;
                     open()
                 }
                 opened => opened,
@@ -198,6 +192,27 @@ impl Tree {
     /// Fails if the disk does.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.top)?)
+    }
+}
+
+/// Creates a directory, unless the name exists.
+pub(super) fn make_directory(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    mode: Mode,
+) -> rustix::io::Result<()> {
+    match mkdirat(folder, name, mode) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Returns a link's target, or `None` if the name isn't that of a link.
+pub(crate) fn target_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    match readlinkat(folder, name, Vec::new()) {
+        Ok(target) => Ok(Some(target.into_bytes())),
+        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -328,21 +343,17 @@ impl Entries {
     }
 
     fn entry(&self, name: Vec<u8>) -> io::Result<Option<Entry>> {
-        let stat = match statat(&self.directory, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat_of(&stat),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        let directory = self.directory.as_fd();
+        let Some(stat) = look(directory, &name)? else {
+            return Ok(None);
         };
         let target = match stat.kind {
-            Kind::Symlink => match readlinkat(&self.directory, name.as_slice(), Vec::new()) {
-                Ok(target) => Some(target.into_bytes()),
-                // Meanwhile another file has taken the name.
-                Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            },
+            Kind::Symlink => target_of(directory, &name)?,
             _ => None,
         };
-        Ok(Some(Entry { name, stat, target }))
+        // Without a target, another file has taken the name of the link meanwhile.
+        let is_there = stat.kind != Kind::Symlink || target.is_some();
+        Ok(is_there.then_some(Entry { name, stat, target }))
     }
 }
 

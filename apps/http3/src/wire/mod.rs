@@ -18,6 +18,7 @@ mod tunnel;
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::h3::error::StreamError;
 use ::h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
@@ -176,4 +177,13 @@ pub(super) fn no_stream(error: Lost) -> StreamErrorIncoming {
     StreamErrorIncoming::ConnectionErrorIncoming {
         connection_error: lost(error),
     }
+}
+
+/// Runs a step with the time limit.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    step: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let step = tokio::time::timeout(limit, step).await;
+    step.unwrap_or(Err(LinkError::TimedOut))
 }
