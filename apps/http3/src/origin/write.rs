@@ -2,8 +2,7 @@
 //! and the replies to their clients.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use http::StatusCode;

@@ -88,6 +88,10 @@ impl Adapter {
         LinkError::of_connection(self.connection.close_reason(), error)
     }
 
+    pub(super) fn checked<T>(&self, done: Result<T, StreamError>) -> Result<T, LinkError> {
+        done.map_err(|error| self.stream_error(error))
+    }
+
     pub(super) fn stream_error(&self, error: StreamError) -> LinkError {
         LinkError::of_stream(error, self.connection.close_reason())
     }
