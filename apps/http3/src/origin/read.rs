@@ -135,8 +135,10 @@ async fn send_file(
 fn slice(content: &Bytes, span: Span) -> Bytes {
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let range = place(span.first)..place(span.end());
-    let is_inside = content.get(range.clone()).is_some();
-    is_inside.then(|| content.slice(range)).unwrap_or_default()
+    match content.get(range.clone()) {
+        Some(_) => content.slice(range),
+        None => Bytes::new(),
+    }
 }
 
 /// Sends header section and content. Returns the digest for the trailer section.
