@@ -69,8 +69,8 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
     Some(members)
 }
 
-/// Parses a dictionary, and returns its member with this key, if there is one. Returns `None` if the
-/// dictionary is invalid.
+/// Parses a dictionary, and returns its member with this key, if there is one. Returns `None` if
+/// the dictionary is invalid.
 pub(super) fn member(input: &[u8], key: &str) -> Option<Option<Bare>> {
     let mut members = dictionary(input)?.into_iter();
     Some(

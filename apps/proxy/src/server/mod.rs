@@ -278,8 +278,8 @@ counters! {
         datagrams_down,
         /// Datagrams from targets that were sent as a capsule.
         capsules_down,
-        /// Datagrams from clients that were dropped because of an unknown context, a missing flow, a
-        /// full queue, or an error of the socket.
+        /// Datagrams from clients that were dropped because of an unknown context, a missing flow,
+        /// a full queue, or an error of the socket.
         datagrams_dropped,
         /// Marks of the path from clients that were lost because the datagram had no ECN.
         marks_refused,

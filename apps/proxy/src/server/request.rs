@@ -25,7 +25,7 @@ use crate::flows::idle::UdpFlow;
 use crate::flows::{Carried, Kind, Listed};
 use crate::outbound::{self, Refusal};
 use crate::payload::{self, Contexts, MOST, Marking, leaving};
-use crate::target::Target;
+use crate::target::{Target, TargetError};
 use crate::uri::{self, TokenHash};
 
 /// The stream may carry capsules (RFC 9297 section 3.4).
@@ -34,18 +34,9 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static(outbound::PROXY_STATUS)
 
 /// The flow that a request opens.
 #[derive(Debug, PartialEq, Eq)]
-enum Ask {
-    Tcp(Target),
-    Udp(Target),
-}
-
-/// The reason why a request can't open a flow.
-#[derive(Debug, PartialEq, Eq)]
-enum NoAsk {
-    /// Respond with a status.
-    Status(StatusCode),
-    /// The request violates HTTP/3.
-    Malformed,
+struct Ask {
+    kind: Kind,
+    target: Target,
 }
 
 /// Responds to a request, and relays the flow that it opens until it ends.
@@ -62,41 +53,32 @@ async fn take(
     mut exchange: ServerExchange,
 ) -> Result<(), LinkError> {
     let shared = &session.shared;
-    let asked = ask(request);
-    if asked == Err(NoAsk::Malformed) {
+    let Some(asked) = ask(request) else {
         count(&shared.counters.malformed);
         exchange.reset(codes::MESSAGE_ERROR);
         return Ok(());
-    }
+    };
     let rules = shared.gate.rules();
     let hash = TokenHash::in_request(request.headers());
     let Some(member) = rules.member(hash.as_ref(), session.shown) else {
         count(&shared.counters.unauthorized);
-        let (status, field) = match asked {
-            Ok(Ask::Tcp(_)) => (
+        let (status, field) = match asked.map(|asked| asked.kind) {
+            Ok(Kind::Tcp) => (
                 StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                 PROXY_AUTHENTICATE,
             ),
-            Ok(Ask::Udp(_)) => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
+            Ok(Kind::Udp) => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
             Err(_) => return no_files(exchange, request.method()).await,
         };
         let field = (field, HeaderValue::from_static("Bearer"));
         return finish(exchange, status, [field]).await;
     };
-    let asked = match asked {
+    let Ask { kind, target } = match asked {
         Ok(asked) => asked,
-        Err(no_ask) => {
+        Err(status) => {
             count(&shared.counters.malformed);
-            let status = match no_ask {
-                NoAsk::Status(status) => status,
-                NoAsk::Malformed => StatusCode::BAD_REQUEST,
-            };
             return finish(exchange, status, []).await;
         }
-    };
-    let kind = match asked {
-        Ask::Tcp(_) => Kind::Tcp,
-        Ask::Udp(_) => Kind::Udp,
     };
     let Some(place) = shared.gate.place(&rules, member, kind) else {
         return refuse(shared, exchange, &Refusal::Busy).await;
@@ -110,9 +92,9 @@ async fn take(
         rules: &rules,
     };
     let relaying = async {
-        match asked {
-            Ask::Tcp(target) => flow.tcp(exchange, &target).await,
-            Ask::Udp(target) => {
+        match kind {
+            Kind::Tcp => flow.tcp(exchange, &target).await,
+            Kind::Udp => {
                 let contexts = request.headers().get(&payload::FIELD);
                 let contexts = contexts.and_then(Contexts::read);
                 flow.udp(exchange, &target, contexts).await
@@ -130,27 +112,30 @@ async fn take(
     }
 }
 
-/// Parses the flow that a request opens.
-fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
+/// Parses the flow that a request opens. If it opens none, returns the status of the response, or
+/// `None` if it violates HTTP/3.
+fn ask(request: &Request<()>) -> Option<Result<Ask, StatusCode>> {
     let uri = request.uri();
     let protocol = request.extensions().get::<Protocol>();
-    let bad = |_| NoAsk::Status(StatusCode::BAD_REQUEST);
-    match (request.method(), protocol) {
+    let to = |kind, target: Result<Target, TargetError>| {
+        let asked = target.map(|target| Ask { kind, target });
+        asked.map_err(|_| StatusCode::BAD_REQUEST)
+    };
+    Some(match (request.method(), protocol) {
         (&Method::CONNECT, None) => {
             if uri.scheme().is_some() || uri.path_and_query().is_some() {
-                return Err(NoAsk::Malformed);
+                return None;
             }
-            let authority = uri.authority().ok_or(NoAsk::Malformed)?;
-            authority.as_str().parse().map(Ask::Tcp).map_err(bad)
+            to(Kind::Tcp, uri.authority()?.as_str().parse())
         }
         (&Method::CONNECT, Some(protocol)) if protocol.0 == "connect-udp" => {
             // The template has no query, and no path with one matches it.
             let path = uri.path_and_query().map_or("", |path| path.as_str());
-            uri::target(path).map(Ask::Udp).map_err(bad)
+            to(Kind::Udp, uri::target(path))
         }
-        (&Method::CONNECT, Some(_)) => Err(NoAsk::Status(StatusCode::NOT_IMPLEMENTED)),
-        _ => Err(NoAsk::Status(StatusCode::NOT_FOUND)),
-    }
+        (&Method::CONNECT, Some(_)) => Err(StatusCode::NOT_IMPLEMENTED),
+        _ => Err(StatusCode::NOT_FOUND),
+    })
 }
 
 /// A flow that was given a place.
@@ -415,24 +400,17 @@ mod tests {
     #[test]
     fn what_requests_ask_for() {
         let udp = "https://p/.well-known/masque/udp/a/53/";
-        let target = |text: &str| text.parse().unwrap();
-        let status = |status| Err(NoAsk::Status(status));
+        let flow = |kind, text: &str| {
+            let target = text.parse().unwrap();
+            Some(Ok(Ask { kind, target }))
+        };
+        let status = |status| Some(Err(status));
         for (method, uri, protocol, expected) in [
-            ("CONNECT", "a:80", None, Ok(Ask::Tcp(target("a:80")))),
-            (
-                "CONNECT",
-                "[::1]:80",
-                None,
-                Ok(Ask::Tcp(target("[::1]:80"))),
-            ),
+            ("CONNECT", "a:80", None, flow(Kind::Tcp, "a:80")),
+            ("CONNECT", "[::1]:80", None, flow(Kind::Tcp, "[::1]:80")),
             ("CONNECT", "a", None, status(StatusCode::BAD_REQUEST)),
-            ("CONNECT", "https://a:80/", None, Err(NoAsk::Malformed)),
-            (
-                "CONNECT",
-                udp,
-                Some("connect-udp"),
-                Ok(Ask::Udp(target("a:53"))),
-            ),
+            ("CONNECT", "https://a:80/", None, None),
+            ("CONNECT", udp, Some("connect-udp"), flow(Kind::Udp, "a:53")),
             (
                 "CONNECT",
                 "https://p/.well-known/masque/udp/a/53/?x",
