@@ -189,6 +189,16 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// Reads and hashes the first `end` bytes.
+    pub(crate) fn hashing(file: &Arc<File>, end: u64) -> Self {
+        Self {
+            file: Arc::clone(file),
+            position: 0,
+            end,
+            hasher: Some(Sha256::new()),
+        }
+    }
+
     /// Reads and hashes a piece on a blocking thread. The piece is empty at the end.
     pub(crate) fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
         tokio::task::spawn_blocking(move || {

@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, IF_NONE_MATCH, TRAILER};
 use http::{HeaderMap, Method, Response, StatusCode};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 
 use super::plan::PutError;
 use super::request::{Client, Exchange, Page, Progress, set};
@@ -105,12 +106,7 @@ impl Client {
             bytes: Some(bytes),
             offset: 0,
         });
-        let reader = Reader {
-            file: Arc::clone(&source.0),
-            position: 0,
-            end: bytes,
-            hasher: Some(Sha256::new()),
-        };
+        let reader = Reader::hashing(&source.0, bytes);
         let sent = send(&mut exchange, reader, &source.1, page.as_ref(), progress).await;
         self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
     }
@@ -270,6 +266,18 @@ pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     }
 }
 
+/// Waits for a piece of the source.
+pub(super) async fn read(
+    next: JoinHandle<io::Result<(Reader, Bytes)>>,
+) -> Result<(Reader, Bytes), PutError> {
+    next.await
+        .map_err(io::Error::other)?
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => PutError::Shorter,
+            _ => error.into(),
+        })
+}
+
 /// The result of sending the content, with the digest of the whole file if it was sent entirely.
 pub(super) type Sent = (Result<(), LinkError>, Option<Sha256Digest>);
 
@@ -285,12 +293,7 @@ pub(super) async fn send(
     let file = Arc::clone(&reader.file);
     let mut next = reader.next();
     let sha256: Sha256Digest = loop {
-        let (reader, piece) = match next.await.map_err(io::Error::other)? {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(PutError::Shorter);
-            }
-            read => read?,
-        };
+        let (reader, piece) = read(next).await?;
         if piece.is_empty() {
             break reader.hasher.unwrap_or_default().finalize().into();
         }

@@ -9,10 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRAILER};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
-use sha2::{Digest, Sha256};
 
 use super::plan::PutError;
-use super::put::{Stored, send};
+use super::put::{Stored, read, send};
 use super::request::{Client, Page, Progress, set};
 use crate::fields::{INTEROP_VERSION, PathName, boolean};
 use crate::plan::{
@@ -157,20 +156,10 @@ impl Client {
 
 /// Hashes the bytes that the server already has, and returns the reader of the rest.
 async fn skip(file: &Arc<File>, stat: &Stat, offset: u64) -> Result<Reader, PutError> {
-    let mut reader = Reader {
-        file: Arc::clone(file),
-        position: 0,
-        end: offset,
-        hasher: Some(Sha256::new()),
-    };
+    let mut reader = Reader::hashing(file, offset);
     loop {
-        let (read, piece) = match reader.next().await.map_err(io::Error::other)? {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(PutError::Shorter);
-            }
-            read => read?,
-        };
-        reader = read;
+        let piece;
+        (reader, piece) = read(reader.next()).await?;
         if piece.is_empty() {
             reader.end = stat.size;
             return Ok(reader);

@@ -62,6 +62,11 @@ impl PathName {
         Ok(Self { names, slash })
     }
 
+    /// Returns the names before the last one.
+    pub(crate) fn before(&self) -> &[Vec<u8>] {
+        self.names.split_last().map_or(&[], |(_, before)| before)
+    }
+
     /// Encodes the path.
     pub fn encode(&self) -> String {
         let mut path = String::new();

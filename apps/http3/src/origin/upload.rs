@@ -67,13 +67,11 @@ async fn hold(
     if grant.rules.put == PutRights::None {
         return Err(not_found());
     }
-    let before = ask
-        .path
-        .names
-        .split_last()
-        .map_or(&[][..], |(_, rest)| rest);
     let stall = shared.limits.stall;
-    let claim = shared.uploads.claim(token, before, grant, stall).await;
+    let claim = shared
+        .uploads
+        .claim(token, ask.path.before(), grant, stall)
+        .await;
     let claim = claim.map_err(|why| match why {
         Unclaimed::Foreign => not_found(),
         Unclaimed::Busy => busy(),

@@ -114,13 +114,11 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
 /// Claims a new upload for this request.
 async fn claim(shared: &Arc<Shared>, grant: &Arc<Grant>, ask: &Ask) -> Result<Claim, Fault> {
     let token = Token::of(rand::random());
-    let before = ask
-        .path
-        .names
-        .split_last()
-        .map_or(&[][..], |(_, rest)| rest);
     let stall = shared.limits.stall;
-    let claim = shared.uploads.claim(&token, before, grant, stall).await;
+    let claim = shared
+        .uploads
+        .claim(&token, ask.path.before(), grant, stall)
+        .await;
     // A random 128-bit token practically never repeats.
     claim.map_err(|_| std::io::Error::other("the number of an upload came twice").into())
 }
