@@ -351,22 +351,17 @@ mod tests {
     #[test]
     fn a_part_is_continued_only_by_the_rest_of_its_version() {
         let rest = [("content-range", "bytes 10-99/100"), ("etag", "\"v1\"")];
-        let step = decide(
-            StatusCode::PARTIAL_CONTENT,
-            &headers(&rest),
-            Some(&part(10)),
-        );
+        let of = |fields: &[(&'static str, &str)]| {
+            let fields = headers(fields);
+            decide(StatusCode::PARTIAL_CONTENT, &fields, Some(&part(10)))
+        };
         let expected = Arriving {
             first: 10,
             length: Some(90),
             tag: Some(part(10).tag),
             digest: None,
         };
-        assert_eq!(step, Step::Take(expected));
-        let of = |fields: &[(&'static str, &str)]| {
-            let fields = headers(fields);
-            decide(StatusCode::PARTIAL_CONTENT, &fields, Some(&part(10)))
-        };
+        assert_eq!(of(&rest), Step::Take(expected));
         let broken = |fields: &[(&'static str, &str)]| {
             let step = of(&[fields, &rest[1..]].concat());
             matches!(step, Step::Broken(_))
@@ -409,25 +404,18 @@ mod tests {
             (0, Some(100), None)
         );
         for length in ["-1", "", "+5", "1,2", "18446744073709551616"] {
-            let step = decide(
-                StatusCode::OK,
-                &headers(&[("content-length", length)]),
-                None,
-            );
+            let fields = headers(&[("content-length", length)]);
+            let step = decide(StatusCode::OK, &fields, None);
             assert!(matches!(step, Step::Broken(_)), "{length}");
         }
-        let gone = decide(
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            &headers(&[]),
-            Some(&part(10)),
-        );
-        assert_eq!(gone, Step::Again);
-        let gone = decide(StatusCode::RANGE_NOT_SATISFIABLE, &headers(&[]), None);
-        assert_eq!(gone, Step::Refused);
-        assert_eq!(
-            decide(StatusCode::NOT_FOUND, &headers(&[]), None),
-            Step::Refused
-        );
+        let gone = StatusCode::RANGE_NOT_SATISFIABLE;
+        for (status, part, expected) in [
+            (gone, Some(&part(10)), Step::Again),
+            (gone, None, Step::Refused),
+            (StatusCode::NOT_FOUND, None, Step::Refused),
+        ] {
+            assert_eq!(decide(status, &headers(&[]), part), expected, "{status}");
+        }
     }
 
     #[test]
