@@ -15,16 +15,20 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-mod blocking;
 pub mod client;
 pub mod fields;
 pub mod origin;
 pub mod pace;
 pub mod plan;
-mod reader;
 pub mod resource;
 pub mod root;
 mod sink;
 pub mod wire;
 
 pub use http;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

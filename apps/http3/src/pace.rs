@@ -1,7 +1,7 @@
-//! Limits the rate of content.
+//! Limits the rate of content, and reads the clocks.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How much time's worth of bytes can pass at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
@@ -48,16 +48,26 @@ impl Pace {
 
     /// Waits until these bytes can pass.
     pub(crate) async fn pass(&self, bytes: usize) {
-        #[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
-        let now = Instant::now();
         let wait = {
             let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            bucket.take(now, bytes as u64)
+            bucket.take(instant(), bytes as u64)
         };
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
     }
+}
+
+/// Returns the time for measuring durations.
+#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
+}
+
+/// Returns the time for fields and entity tags.
+#[expect(clippy::disallowed_methods, reason = "this driver owns the clock")]
+pub(crate) fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 #[cfg(test)]

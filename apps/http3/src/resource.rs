@@ -177,18 +177,22 @@ impl Stat {
 pub(crate) mod tests {
     use super::*;
 
+    fn time(seconds: i64, nanoseconds: u32) -> Time {
+        Time {
+            seconds,
+            nanoseconds,
+        }
+    }
+
     /// Returns a regular file that was changed 1000.5 s after the epoch.
     pub(crate) fn regular(size: u64) -> Stat {
-        let time = Time {
-            seconds: 1000,
-            nanoseconds: 500_000_000,
-        };
+        let changed = time(1000, 500_000_000);
         Stat {
             kind: Kind::File,
             size,
             mode: 0o644,
-            modified: time,
-            changed: time,
+            modified: changed,
+            changed,
             device: 1,
             inode: 2,
         }
@@ -204,10 +208,7 @@ pub(crate) mod tests {
         let stat = regular(7);
         let tag = stat.tag(later());
         assert!(tag.is_strong() && tag == stat.tag(later()));
-        let moved = Time {
-            seconds: 1000,
-            nanoseconds: 1,
-        };
+        let moved = time(1000, 1);
         for other in [
             Stat { size: 8, ..stat },
             Stat {
@@ -224,14 +225,11 @@ pub(crate) mod tests {
             assert_ne!(other.tag(later()), tag);
             assert!(!other.is_same_version(&stat));
         }
-        assert_eq!(
-            Stat {
-                mode: 0o600,
-                ..stat
-            }
-            .tag(later()),
-            tag
-        );
+        let other = Stat {
+            mode: 0o600,
+            ..stat
+        };
+        assert_eq!(other.tag(later()), tag);
     }
 
     #[test]
@@ -242,10 +240,7 @@ pub(crate) mod tests {
         assert!(stat.tag(at(1_000_530)).is_strong());
         // The clock was set back.
         assert!(!stat.tag(at(999_000)).is_strong());
-        let whole = Time {
-            seconds: 1000,
-            nanoseconds: 0,
-        };
+        let whole = time(1000, 0);
         let coarse = Stat {
             modified: whole,
             changed: whole,
@@ -279,15 +274,9 @@ pub(crate) mod tests {
 
     #[test]
     fn times_before_the_epoch_are_represented() {
-        let time = Time {
-            seconds: -1,
-            nanoseconds: 500_000_000,
-        };
-        assert_eq!(time.to_system(), UNIX_EPOCH - Duration::from_millis(500));
-        let never = Time {
-            seconds: i64::MIN,
-            nanoseconds: 0,
-        };
+        let early = time(-1, 500_000_000);
+        assert_eq!(early.to_system(), UNIX_EPOCH - Duration::from_millis(500));
+        let never = time(i64::MIN, 0);
         let _ = never.to_system();
     }
 }

@@ -1,13 +1,16 @@
-//! Writes a file while more of its content arrives.
+//! Reads a file while its bytes are sent, and writes one while more of its content arrives, both
+//! on the runtime's blocking threads.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
+
+use crate::root::read_piece;
 
 /// Maximum number of bytes to collect while others are being written.
 const PIECE: usize = 512 * 1024;
@@ -109,7 +112,6 @@ impl Writer {
 }
 
 /// Accepts content in the order of the file.
-#[derive(Debug)]
 pub(crate) struct Sink {
     state: State,
     arrived: BytesMut,
@@ -175,6 +177,51 @@ impl Sink {
             State::Failed => Err(io::Error::other("an earlier write failed")),
         }
     }
+}
+
+/// Bytes of a file that have yet to be read.
+pub(crate) struct Reader {
+    pub(crate) file: Arc<File>,
+    pub(crate) position: u64,
+    pub(crate) end: u64,
+    /// Hashes the bytes that are read.
+    pub(crate) hasher: Option<Sha256>,
+}
+
+impl Reader {
+    /// Reads and hashes the first `end` bytes.
+    pub(crate) fn hashing(file: &Arc<File>, end: u64) -> Self {
+        Self {
+            file: Arc::clone(file),
+            position: 0,
+            end,
+            hasher: Some(Sha256::new()),
+        }
+    }
+
+    /// Reads and hashes a piece on a blocking thread. The piece is empty at the end.
+    pub(crate) fn next(mut self) -> JoinHandle<io::Result<(Self, Bytes)>> {
+        tokio::task::spawn_blocking(move || {
+            let piece = read_piece(&self.file, self.position, self.end)?;
+            if let Some(hasher) = &mut self.hasher {
+                hasher.update(&piece);
+            }
+            self.position += piece.len() as u64;
+            Ok((self, piece))
+        })
+    }
+}
+
+/// Runs `work` on a blocking thread.
+///
+/// # Errors
+/// Fails if the work panics, or if the runtime shuts down before it begins.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
 //! The active flows, with the traffic that each has carried.
 
+pub(crate) mod idle;
+mod meter;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use meter::Queue;
 use pathmark_driver::Stall;
 use pathmark_transport::{QueueCounters, QueueCounts};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::lock;
 use crate::target::Target;
-pub(crate) use meter::Meter;
-use queue::Queue;
-pub use queue::QueueView;
-pub(crate) use waits::Side;
-pub use waits::{BoundedBy, FlowReport, Waits};
 
-pub(crate) mod idle;
-mod meter;
-mod queue;
-mod waits;
+pub use idle::{BoundedBy, FlowReport, Waits};
+pub use meter::QueueView;
+
+pub(crate) use idle::Side;
+pub(crate) use meter::Meter;
 
 /// The flows of a proxy or of its client. Clones share the same list.
 #[derive(Clone, Debug)]
@@ -61,8 +62,8 @@ pub(crate) struct Flow {
 /// Payload carried by a flow.
 #[derive(Debug)]
 pub struct Carried {
-    up: Meter,
-    down: Meter,
+    pub(crate) up: Meter,
+    pub(crate) down: Meter,
     queue: Queue,
     stall: OnceLock<Stall>,
 }
@@ -80,14 +81,6 @@ impl Default for Carried {
 }
 
 impl Carried {
-    pub(crate) const fn up(&self) -> &Meter {
-        &self.up
-    }
-
-    pub(crate) const fn down(&self) -> &Meter {
-        &self.down
-    }
-
     /// Sets the queue in which datagrams wait for the path.
     pub(crate) fn set_queue(&self, counters: Arc<QueueCounters>) {
         self.queue.set(counters);
@@ -134,7 +127,6 @@ pub struct FlowView {
 }
 
 /// A flow's entry in the list, which is removed by dropping this value.
-#[derive(Debug)]
 pub(crate) struct Listed {
     flows: Flows,
     id: u64,
@@ -167,7 +159,7 @@ impl Flows {
             carried: Carried::default(),
         });
         let id = self.0.begun.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(id, Arc::clone(&flow));
+        lock(&self.0.flows).insert(id, Arc::clone(&flow));
         Listed {
             flows: self.clone(),
             id,
@@ -210,12 +202,12 @@ impl Flows {
                 queue: queue.map(|(view, _)| view),
             }
         };
-        self.lock().iter().map(view).collect()
+        lock(&self.0.flows).iter().map(view).collect()
     }
 
     /// Returns the numbers of TCP and UDP flows.
     pub fn count(&self) -> (usize, usize) {
-        let flows = self.lock();
+        let flows = lock(&self.0.flows);
         let tcp = flows.values().filter(|flow| flow.kind == Kind::Tcp).count();
         (tcp, flows.len() - tcp)
     }
@@ -223,22 +215,14 @@ impl Flows {
     /// Returns totals for the queues of all flows so far.
     pub fn queues(&self) -> QueueCounts {
         // Hold this lock, so that a flow that ends meanwhile is counted only once.
-        let flows = self.lock();
-        let mut totals = *self.ended();
+        let flows = lock(&self.0.flows);
+        let mut totals = *lock(&self.0.ended);
         for flow in flows.values() {
             if let Some(counts) = flow.carried.queue.counts() {
                 totals += counts;
             }
         }
         totals
-    }
-
-    fn ended(&self) -> MutexGuard<'_, QueueCounts> {
-        self.0.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
-        self.0.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -252,9 +236,9 @@ impl Deref for Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut flows = self.flows.lock();
+        let mut flows = lock(&self.flows.0.flows);
         if let Some(counts) = self.flow.carried.queue.counts() {
-            *self.flows.ended() += counts;
+            *lock(&self.flows.0.ended) += counts;
         }
         flows.remove(&self.id);
     }
@@ -271,8 +255,8 @@ mod tests {
         let client = "192.0.2.1:5".parse().ok();
         let first = flows.add(Kind::Udp, "socks", client, &target);
         let second = flows.add(Kind::Tcp, "http", None, &target);
-        first.up().add(3);
-        first.down().add(4);
+        first.up.add(3);
+        first.down.add(4);
         assert_eq!(flows.count(), (1, 1));
         drop(second);
         let view = flows.view();

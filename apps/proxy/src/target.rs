@@ -1,7 +1,10 @@
-//! The target of a flow.
+//! The target of a flow, and how to reach the first of its addresses.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
 
 /// A host by name or address. Names are resolved by the proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,6 +88,60 @@ fn name(text: &str) -> Result<String, TargetError> {
     match (1..=255).contains(&text.len()) && text.bytes().all(known) {
         true => Ok(text.to_ascii_lowercase()),
         false => Err(TargetError::Host),
+    }
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: Host::Address(address.ip()),
+            port: address.port(),
+        }
+    }
+}
+
+/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Connects to the address that answers first. Each attempt starts a moment after the previous
+/// one, or as soon as that one has failed. Returns the errors in order if all fail.
+pub(crate) async fn race<T: Send + 'static, E: Send + 'static, F>(
+    addresses: Vec<SocketAddr>,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, Vec<E>>
+where
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
+    let mut addresses = addresses.into_iter();
+    let (mut attempts, mut failed) = (JoinSet::new(), Vec::new());
+    loop {
+        if let Some(address) = addresses.next() {
+            attempts.spawn(connect(address));
+        } else if attempts.is_empty() {
+            return Err(failed);
+        }
+        let another = async {
+            match addresses.len() {
+                0 => std::future::pending().await,
+                _ => tokio::time::sleep(STAGGER).await,
+            }
+        };
+        tokio::select! {
+            Some(ended) = attempts.join_next() => match ended {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(error)) => failed.push(error),
+                Err(_) => {}
+            },
+            () = another => {}
+        }
+    }
+}
+
+/// Returns any address and port of the same IP version.
+pub(crate) fn unspecified(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }
 

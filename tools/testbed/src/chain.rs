@@ -7,6 +7,15 @@
 //! Each router is a separate process. Between two routers, a node forwards between their
 //! interfaces, as a kernel between two daemons would. Interfaces outlive their router, so that you
 //! can kill a router and start it again.
+//!
+//! A [`Subnet`] is behind a gateway, with both IP versions.
+//!
+//! ```text
+//!   inside ──a b── gateway ──c d── outside
+//! ```
+//!
+//! The subnet has private addresses, and the nodes outside have addresses for documentation (RFC
+//! 5737, RFC 3849).
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,9 +24,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tempfile::TempDir;
-
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use tempfile::TempDir;
 
 use crate::{ChildGuard, Error, Node, Testbed, Tun};
 
@@ -136,6 +144,15 @@ fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> ChainError {
     move |source| ChainError::Io { what, source }
 }
 
+/// Runs a program on a wire to its end, which is an error unless it succeeds.
+fn run(wire: &Node, command: Command, refused: &str) -> io::Result<()> {
+    let status = wire.spawn(command, &[])?.wait()?;
+    status
+        .success()
+        .then_some(())
+        .ok_or_else(|| io::Error::other(refused))
+}
+
 impl Chain {
     /// Creates the hosts, the wires and one router per hop, and starts the routers.
     ///
@@ -227,12 +244,7 @@ impl Chain {
             );
             let mut nft = Command::new("nft");
             nft.arg(rules);
-            let mut nft = wire.spawn(nft, &[]).map_err(io_error("cannot run nft"))?;
-            let status = nft.wait().map_err(io_error("cannot run nft"))?;
-            if !status.success() {
-                let refused = io::Error::other("nft refuses the rules");
-                return Err(io_error("cannot run nft")(refused));
-            }
+            run(wire, nft, "nft refuses the rules").map_err(io_error("cannot run nft"))?;
         }
         Ok(())
     }
@@ -255,12 +267,7 @@ impl Chain {
             let mut tc = Command::new("tc");
             tc.args("qdisc add dev right".split(' '))
                 .args(what.split(' '));
-            let mut tc = wire.spawn(tc, &[]).map_err(io_error("cannot run tc"))?;
-            let status = tc.wait().map_err(io_error("cannot run tc"))?;
-            if !status.success() {
-                let refused = io::Error::other("tc refuses the queue");
-                return Err(io_error("cannot run tc")(refused));
-            }
+            run(wire, tc, "tc refuses the queue").map_err(io_error("cannot run tc"))?;
         }
         Ok(())
     }
@@ -346,15 +353,17 @@ impl Chain {
         self.routers.get(index)?.process.as_ref()
     }
 
+    fn take(&mut self, index: usize) -> Option<ChildGuard> {
+        self.routers.get_mut(index)?.process.take()
+    }
+
     /// Kills a router, as a crash would.
     ///
     /// # Errors
     /// If it has already ended.
     pub fn kill(&mut self, index: usize) -> io::Result<()> {
-        match self.routers.get_mut(index).and_then(|r| r.process.take()) {
-            Some(mut process) => process.kill().map(drop),
-            None => Ok(()),
-        }
+        self.take(index)
+            .map_or(Ok(()), |mut process| process.kill().map(drop))
     }
 
     /// Asks a router to terminate, and waits until it has ended.
@@ -362,12 +371,82 @@ impl Chain {
     /// # Errors
     /// If it has already ended.
     pub fn stop(&mut self, index: usize) -> io::Result<()> {
-        match self.routers.get_mut(index).and_then(|r| r.process.take()) {
-            Some(mut process) => {
-                process.terminate()?;
-                process.wait().map(drop)
+        let Some(mut process) = self.take(index) else {
+            return Ok(());
+        };
+        process.terminate()?;
+        process.wait().map(drop)
+    }
+}
+
+/// An IPv4 and an IPv6 address.
+pub type Pair = [IpAddr; 2];
+
+const fn pair(v4: [u8; 4], v6: [u16; 8]) -> Pair {
+    [
+        IpAddr::V4(Ipv4Addr::from_octets(v4)),
+        IpAddr::V6(Ipv6Addr::from_segments(v6)),
+    ]
+}
+
+/// Addresses of the inside host.
+pub const INSIDE: Pair = pair([192, 168, 7, 2], [0xfd00, 7, 0, 0, 0, 0, 0, 2]);
+/// Addresses of the gateway on the side of the subnet.
+pub const GATEWAY_INSIDE: Pair = pair([192, 168, 7, 1], [0xfd00, 7, 0, 0, 0, 0, 0, 1]);
+/// Addresses of the gateway on the outside.
+pub const GATEWAY: Pair = pair([203, 0, 113, 1], [0x2001, 0xdb8, 2, 0, 0, 0, 0, 1]);
+/// Addresses of the outside host.
+pub const OUTSIDE: Pair = pair([203, 0, 113, 2], [0x2001, 0xdb8, 2, 0, 0, 0, 0, 2]);
+/// Other addresses of the outside host.
+pub const OUTSIDE_TOO: Pair = pair([203, 0, 113, 3], [0x2001, 0xdb8, 2, 0, 0, 0, 0, 3]);
+
+/// The nodes. Dropping this removes them.
+#[derive(Clone, Debug)]
+pub struct Subnet {
+    /// A host in the subnet.
+    pub inside: Node,
+    /// The gateway, which forwards packets.
+    pub gateway: Node,
+    /// A host outside, which has a route to the subnet.
+    pub outside: Node,
+}
+
+impl Subnet {
+    /// Creates the nodes and joins them by interfaces with an MTU of 1,500 bytes.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn new() -> Result<Self, Error> {
+        let bed = Testbed::new()?;
+        let (inside, gateway) = (bed.node("inside")?, bed.node("gateway")?);
+        let outside = bed.node("outside")?;
+        bed.veth((&inside, "a"), (&gateway, "b"), 1500)?;
+        bed.veth((&gateway, "c"), (&outside, "d"), 1500)?;
+        for (node, interface, addresses) in [
+            (&inside, "a", INSIDE),
+            (&gateway, "b", GATEWAY_INSIDE),
+            (&gateway, "c", GATEWAY),
+            (&outside, "d", OUTSIDE),
+            (&outside, "d", OUTSIDE_TOO),
+        ] {
+            for address in addresses {
+                let length = if address.is_ipv4() { 24 } else { 64 };
+                node.add_address(interface, IpNet::new_assert(address, length))?;
             }
-            None => Ok(()),
         }
+        for (node, interface, [v4, v6]) in [
+            (&inside, "a", GATEWAY_INSIDE),
+            (&gateway, "c", OUTSIDE),
+            (&outside, "d", GATEWAY),
+        ] {
+            node.add_route(Ipv4Net::default().into(), interface, Some(v4))?;
+            node.add_route(Ipv6Net::default().into(), interface, Some(v6))?;
+        }
+        gateway.forward()?;
+        Ok(Self {
+            inside,
+            gateway,
+            outside,
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroI32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -31,13 +32,6 @@ fn family(prefix: &IpNet) -> AddressFamily {
     match prefix {
         IpNet::V4(_) => AddressFamily::Inet,
         IpNet::V6(_) => AddressFamily::Inet6,
-    }
-}
-
-fn route_address(address: IpAddr) -> RouteAddress {
-    match address {
-        IpAddr::V4(address) => RouteAddress::Inet(address),
-        IpAddr::V6(address) => RouteAddress::Inet6(address),
     }
 }
 
@@ -104,10 +98,7 @@ impl Netlink {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
             ]),
         ];
-        self.request(
-            RouteNetlinkMessage::NewLink(link),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+        self.create(RouteNetlinkMessage::NewLink(link))
     }
 
     #[expect(
@@ -130,10 +121,7 @@ impl Netlink {
             AddressAttribute::Address(address.addr()),
         ];
         let index = message.header.index;
-        self.request(
-            RouteNetlinkMessage::NewAddress(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )?;
+        self.create(RouteNetlinkMessage::NewAddress(message))?;
         // The kernel prepares an IPv6 address in a work queue, and only routes packets to it at the
         // end of this. Until then they are lost.
         if address.addr().is_ipv4() {
@@ -156,18 +144,14 @@ impl Netlink {
     fn is_local(&mut self, address: IpAddr) -> io::Result<bool> {
         let mut message = RouteMessage::default();
         message.header.address_family = AddressFamily::Inet6;
-        let destination = RouteAttribute::Destination(route_address(address));
+        let destination = RouteAttribute::Destination(address.into());
         let mut local = false;
-        self.transact(
-            RouteNetlinkMessage::GetRoute(message),
-            NLM_F_DUMP,
-            |answer| {
-                if let RouteNetlinkMessage::NewRoute(found) = answer {
-                    local |= found.header.kind == RouteType::Local
-                        && found.attributes.contains(&destination);
-                }
-            },
-        )?;
+        self.dump(RouteNetlinkMessage::GetRoute(message), |answer| {
+            if let RouteNetlinkMessage::NewRoute(found) = answer {
+                local |= found.header.kind == RouteType::Local
+                    && found.attributes.contains(&destination);
+            }
+        })?;
         Ok(local)
     }
 
@@ -175,20 +159,16 @@ impl Netlink {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet6;
         let mut tentative = false;
-        self.transact(
-            RouteNetlinkMessage::GetAddress(message),
-            NLM_F_DUMP,
-            |answer| {
-                if let RouteNetlinkMessage::NewAddress(found) = answer
-                    && found.header.index == index
-                    && found
-                        .attributes
-                        .contains(&AddressAttribute::Address(address))
-                {
-                    tentative |= found.header.flags.contains(AddressHeaderFlags::Tentative);
-                }
-            },
-        )?;
+        self.dump(RouteNetlinkMessage::GetAddress(message), |answer| {
+            if let RouteNetlinkMessage::NewAddress(found) = answer
+                && found.header.index == index
+                && found
+                    .attributes
+                    .contains(&AddressAttribute::Address(address))
+            {
+                tentative |= found.header.flags.contains(AddressHeaderFlags::Tentative);
+            }
+        })?;
         Ok(tentative)
     }
 
@@ -204,24 +184,14 @@ impl Netlink {
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
         message.header.kind = RouteType::Unicast;
-        message.header.scope = if gateway.is_some() {
-            RouteScope::Universe
-        } else {
-            RouteScope::Link
-        };
+        message.header.scope = gateway.map_or(RouteScope::Link, |_| RouteScope::Universe);
         message.attributes = vec![
-            RouteAttribute::Destination(route_address(destination.addr())),
+            RouteAttribute::Destination(destination.addr().into()),
             RouteAttribute::Oif(self.index(interface)?),
         ];
-        if let Some(gateway) = gateway {
-            message
-                .attributes
-                .push(RouteAttribute::Gateway(route_address(gateway)));
-        }
-        self.request(
-            RouteNetlinkMessage::NewRoute(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-        )
+        let gateway = gateway.map(|gateway| RouteAttribute::Gateway(gateway.into()));
+        message.attributes.extend(gateway);
+        self.create(RouteNetlinkMessage::NewRoute(message))
     }
 
     fn link(&self, interface: &InterfaceName) -> io::Result<LinkMessage> {
@@ -232,6 +202,18 @@ impl Netlink {
 
     fn index(&self, interface: &InterfaceName) -> io::Result<u32> {
         sys::interface_index(self.lookup.as_fd(), interface)
+    }
+
+    fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        on_answer: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        self.transact(message, NLM_F_DUMP, on_answer)
+    }
+
+    fn create(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
+        self.request(message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Sends one request and waits for the kernel's acknowledgement.
@@ -271,10 +253,8 @@ impl Netlink {
                 match answer.payload {
                     NetlinkPayload::Done(_) => return Ok(()),
                     NetlinkPayload::Error(error) => {
-                        return match error.code {
-                            None => Ok(()),
-                            Some(code) => Err(io::Error::from_raw_os_error(-code.get())),
-                        };
+                        let failed = |code: NonZeroI32| io::Error::from_raw_os_error(-code.get());
+                        return error.code.map_or(Ok(()), |code| Err(failed(code)));
                     }
                     NetlinkPayload::InnerMessage(answer) => on_answer(answer),
                     _ => {}

@@ -33,7 +33,6 @@ pub(crate) struct Enter<'a> {
 }
 
 /// Descriptors that the new program needs before it runs.
-#[derive(Debug)]
 pub(crate) struct Namespaces {
     pub(crate) user: OwnedFd,
     pub(crate) net: OwnedFd,
@@ -176,19 +175,25 @@ pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> 
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = libc::c_int::try_from(index).unwrap_or(0);
-    let len = std::mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: this is a structure of an address.
+    unsafe { bind_raw(socket, &address) }
+}
+
+/// Binds a socket to an address, which must be one of the structures `sockaddr_*`.
+unsafe fn bind_raw<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the address outlives the call, and the length matches it.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) }).map(drop)
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), length) };
+    check(bound).map(drop)
 }
 
 /// Sends one datagram on a connected or netlink socket.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: `bytes` is readable for its length.
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-    if sent < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    usize::try_from(sent)
+        .map(drop)
+        .map_err(|_| io::Error::last_os_error())
 }
 
 /// Receives one datagram, and returns its number of bytes.
@@ -206,7 +211,6 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u
 }
 
 pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    let fd = socket.as_raw_fd();
     // SAFETY: each address structure is valid for the length that is passed with it.
     unsafe {
         match address {
@@ -215,8 +219,7 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()
                 raw.sin_family = libc::AF_INET as _;
                 raw.sin_port = address.port().to_be();
                 raw.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
-                let length = size_of_val(&raw) as libc::socklen_t;
-                check(libc::bind(fd, (&raw const raw).cast(), length))
+                bind_raw(socket, &raw)
             }
             SocketAddr::V6(address) => {
                 let mut raw: libc::sockaddr_in6 = std::mem::zeroed();
@@ -224,12 +227,10 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()
                 raw.sin6_port = address.port().to_be();
                 raw.sin6_addr.s6_addr = address.ip().octets();
                 raw.sin6_scope_id = address.scope_id();
-                let length = size_of_val(&raw) as libc::socklen_t;
-                check(libc::bind(fd, (&raw const raw).cast(), length))
+                bind_raw(socket, &raw)
             }
         }
     }
-    .map(|_| ())
 }
 
 pub(crate) fn listen(socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -327,11 +328,7 @@ fn write_file(path: &CStr, value: &[u8]) -> Result<(), i32> {
     // SAFETY: `value` is readable for its length; `fd` is open and closed once.
     unsafe {
         let written = libc::write(fd, value.as_ptr().cast(), value.len());
-        let failed = if written < 0 {
-            Some(last_errno())
-        } else {
-            None
-        };
+        let failed = (written < 0).then(last_errno);
         libc::close(fd);
         failed.map_or(Ok(()), Err)
     }
@@ -426,12 +423,10 @@ fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
             return Err(io::Error::other("the child that prepares namespaces died"));
         }
         let header = libc::CMSG_FIRSTHDR(&message);
-        let fd = if header.is_null() {
-            None
-        } else {
+        let fd = (!header.is_null()).then(|| {
             let fd = libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned();
-            Some(OwnedFd::from_raw_fd(fd))
-        };
+            OwnedFd::from_raw_fd(fd)
+        });
         match i32::from_ne_bytes(code) {
             0 => Ok(fd),
             code => Err(io::Error::from_raw_os_error(code)),

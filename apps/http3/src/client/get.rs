@@ -1,4 +1,7 @@
 //! Implements GET into a part file, which is renamed to the target once it is complete.
+//!
+//! There is no part file for small files, which are held in memory so that each request costs
+//! little, and for something other than a file, such as a pipe.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,20 +9,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use http::header::{HeaderName, IF_MATCH, IF_RANGE, RANGE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use bytes::Bytes;
+use http::header::{IF_MATCH, IF_RANGE, RANGE};
+use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
-use super::error::{GetError, Refusal};
-use super::mark::Mark;
-use super::part::{PartFile, hash_part};
-use super::plan::{Arriving, Part, Step, decide};
-use super::request::{Client, Exchange, Progress};
-use crate::blocking::blocking;
+use super::part::{Mark, PartFile, hash_part};
+use super::plan::{Arriving, Fetched, GetError, Part, Refusal, Step, decide};
+use super::request::{Client, Exchange, Progress, set};
 use crate::fields::{EntityTag, PathName, Sha256Digest};
-use crate::plan::{WANT_REPR_DIGEST, digest_in};
+use crate::plan::WANT_REPR_DIGEST;
 use crate::root::{Attributes, Existing, KeepError, look, open_directory};
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Writer, append_sparsely, blocking};
 use crate::wire::LinkError;
 
 /// Bytes between two SHA-256 marks in the tag file.
@@ -34,23 +35,6 @@ pub struct Get {
     pub headers: HeaderMap,
 }
 
-/// A file that was fetched.
-#[derive(Clone, Debug)]
-pub struct Fetched {
-    /// The file's size in bytes.
-    pub bytes: u64,
-    /// Bytes that an earlier attempt had already fetched.
-    pub resumed: u64,
-    /// SHA-256 of the file.
-    pub sha256: Sha256Digest,
-    /// Whether the server announced the same digest.
-    pub verified: bool,
-    /// The response's header section.
-    pub headers: HeaderMap,
-    /// The response's trailer section.
-    pub trailers: HeaderMap,
-}
-
 /// The destination of a fetched file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -60,34 +44,6 @@ pub(super) struct Place {
     pub(super) attributes: Attributes,
     /// The required size of the file in bytes, if it is known beforehand.
     pub(super) length: Option<u64>,
-}
-
-impl Fetched {
-    /// Returns what has arrived, without the header section. Fails if the server has announced
-    /// another digest.
-    pub(super) fn of(
-        arriving: &Arriving,
-        bytes: u64,
-        hasher: Sha256,
-        trailers: Option<HeaderMap>,
-    ) -> Result<Self, GetError> {
-        let trailers = trailers.unwrap_or_default();
-        let trailer = digest_in(&trailers)
-            .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
-        let sha256: Sha256Digest = hasher.finalize().into();
-        let announced = [arriving.digest, trailer];
-        if announced.iter().flatten().any(|digest| *digest != sha256) {
-            return Err(GetError::Digest);
-        }
-        Ok(Self {
-            bytes,
-            resumed: arriving.first,
-            sha256,
-            verified: announced.iter().any(Option::is_some),
-            headers: HeaderMap::new(),
-            trailers,
-        })
-    }
 }
 
 impl Client {
@@ -252,12 +208,6 @@ impl Client {
     }
 }
 
-pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
-    }
-}
-
 /// Returns half of the free space, which bounds content of unannounced length.
 fn half_of_free_space(file: &PartFile) -> io::Result<u64> {
     let space = rustix::fs::fstatvfs(file.draft.file())?;
@@ -413,4 +363,123 @@ async fn receive(
         Err(KeepError::Changed) if unread => Err(GetError::Digest),
         kept => Ok(kept.map(|()| fetched)?),
     }
+}
+
+/// Maximum size of a small file in bytes.
+pub(super) const MAX: u64 = 64 * 1024;
+
+impl Client {
+    /// Fetches a file of at most [`MAX`] bytes, whose length `place` specifies. The file is not
+    /// yet on disk when this returns, so the caller must sync its file system.
+    pub(super) async fn get_small(
+        &self,
+        path: &PathName,
+        place: Place,
+        headers: &HeaderMap,
+    ) -> Result<Fetched, GetError> {
+        let (mut exchange, mut response, arriving) = self.begin(path, headers).await?;
+        let length = place.length.unwrap_or(0);
+        if arriving.length.is_some_and(|announced| announced != length) {
+            return Err(GetError::Unlisted);
+        }
+        let content = collect(&mut exchange, length).await?;
+        let trailers = exchange.trailers().await?;
+        let hasher = Sha256::new_with_prefix(&content);
+        let mut fetched = Fetched::of(&arriving, content.len() as u64, hasher, trailers)?;
+        fetched.headers = std::mem::take(response.headers_mut());
+        let sha256 = fetched.sha256;
+        blocking(move || keep(&place, &content, &sha256)).await??;
+        Ok(fetched)
+    }
+
+    /// Fetches the file at `path`, passing its content to `write` as it arrives. The content is
+    /// only verified at the end, so the caller should not trust it before.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub async fn get_stream(
+        &self,
+        path: &PathName,
+        headers: &HeaderMap,
+        mut write: impl AsyncFnMut(Bytes) -> io::Result<()>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<Fetched, GetError> {
+        let (mut exchange, mut response, arriving) = self.begin(path, headers).await?;
+        progress(Progress::Begin {
+            bytes: arriving.length,
+            offset: 0,
+        });
+        let (mut hasher, mut received) = (Sha256::new(), 0_u64);
+        while let Some(data) = exchange.data().await? {
+            let length = data.len() as u64;
+            received += length;
+            if arriving.length.is_some_and(|most| received > most) {
+                return Err(GetError::Response("it has more content than it announced"));
+            }
+            hasher.update(&data);
+            write(data).await?;
+            progress(Progress::Bytes(length));
+        }
+        if let Some(announced) = arriving.length.filter(|length| received < *length) {
+            return Err(GetError::Short {
+                received,
+                announced,
+            });
+        }
+        let trailers = exchange.trailers().await?;
+        let mut fetched = Fetched::of(&arriving, received, hasher, trailers)?;
+        progress(Progress::Arrived);
+        fetched.headers = std::mem::take(response.headers_mut());
+        Ok(fetched)
+    }
+
+    /// Requests the whole file, and returns the response whose content is about to arrive.
+    async fn begin(
+        &self,
+        path: &PathName,
+        headers: &HeaderMap,
+    ) -> Result<(Exchange, Response<()>, Arriving), GetError> {
+        let uri = self.uri(path).map_err(GetError::Name)?;
+        let mut exchange = self.ask(&uri, headers, None).await?;
+        let response = exchange.response().await?;
+        match decide(response.status(), response.headers(), None) {
+            Step::Take(arriving) => Ok((exchange, response, arriving)),
+            Step::Broken(why) => Err(GetError::Response(why)),
+            Step::Refused | Step::Again => Err(exchange.refusal(&response).await.into()),
+        }
+    }
+}
+
+/// Collects the content, which must have exactly this length.
+async fn collect(exchange: &mut Exchange, length: u64) -> Result<Vec<u8>, GetError> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut content = Vec::with_capacity(length);
+    while let Some(data) = exchange.data().await? {
+        if content.len() + data.len() > length {
+            return Err(GetError::Unlisted);
+        }
+        content.extend_from_slice(&data);
+    }
+    match content.len() == length {
+        true => Ok(content),
+        false => Err(GetError::Short {
+            received: content.len() as u64,
+            announced: length as u64,
+        }),
+    }
+}
+
+/// Writes the content, renames the file to its target, and verifies its content there.
+fn keep(place: &Place, content: &[u8], sha256: &Sha256Digest) -> Result<(), GetError> {
+    let mut part = place.part_file()?;
+    let file = part.draft.file();
+    if file.metadata()?.len() > 0 {
+        // An earlier attempt left this content.
+        part.restart("", None)?;
+    }
+    append_sparsely(&file, content, 0)?;
+    part.draft.set_attributes(place.attributes);
+    let placed = part.draft.place(&place.name, place.existing)?;
+    placed.check(sha256)?;
+    Ok(())
 }

@@ -4,10 +4,10 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde::Deserialize;
 
-use super::error::GetError;
+use super::plan::GetError;
 use super::request::Client;
 use crate::fields::{PathName, decode_bytes};
-use crate::resource::{Kind, Time};
+use crate::resource::{Entry, Kind, Time};
 
 /// Maximum size of a listing in bytes, enough for about 500,000 entries.
 const MAX_LISTING: usize = 64 << 20;
@@ -36,6 +36,20 @@ pub struct Listed {
     pub modified: Time,
     /// The target of a symbolic link, which can be outside the served directory.
     pub target: Option<Vec<u8>>,
+}
+
+impl From<Entry> for Listed {
+    fn from(entry: Entry) -> Self {
+        let Entry { name, stat, target } = entry;
+        Self {
+            name,
+            kind: stat.kind,
+            size: stat.size,
+            mode: stat.mode,
+            modified: stat.modified,
+            target,
+        }
+    }
 }
 
 /// Reads a listing piece by piece. It must have the form that this crate's origin writes: an
@@ -273,11 +287,12 @@ fn listed(row: Row) -> Result<Listed, &'static str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
     use crate::fields::Form;
     use crate::plan::listing;
     use crate::resource::tests::regular;
     use crate::resource::{Entry, Stat};
+
+    use super::*;
 
     #[test]
     fn names_that_lead_elsewhere_are_refused() {

@@ -1,11 +1,7 @@
 //! A client that fetches and stores files.
 
-mod drive;
-mod error;
 mod get;
-mod ledger;
 mod list;
-mod mark;
 mod part;
 mod plan;
 mod put;
@@ -14,15 +10,13 @@ mod resume;
 mod store;
 mod tree;
 mod walk;
-mod whole;
 
-pub use drive::{Ended, Outcome};
-pub use error::{GetError, PutError, Refusal};
-pub use get::{Fetched, Get};
-pub use ledger::Ledger;
+pub use get::Get;
 pub use list::{Listed, ListingReader, parse_listing};
+pub use plan::{Fetched, GetError, PutError, Refusal, TooMany};
 pub use put::Stored;
+pub use request::Ledger;
 pub use request::{Client, ClientLimits, Progress};
 pub use store::PutTree;
 pub use tree::GetTree;
-pub use walk::{Skipped, TooMany, TreeLimits};
+pub use walk::{Ended, Outcome, Skipped, TreeLimits};

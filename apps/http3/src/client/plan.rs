@@ -1,12 +1,133 @@
 //! Interprets responses to a GET, given the part on disk, as pure functions.
 
+use std::io;
+
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
-use super::error::Refusal;
 use crate::fields::{ContentRange, EntityTag, Sha256Digest};
 use crate::plan::{digest_in, lines};
+use crate::root::KeepError;
+use crate::wire::LinkError;
+
+/// A response without a success status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server refused with status {status}{}", reason(*.status, .detail))]
+pub struct Refusal {
+    /// The status code.
+    pub status: StatusCode,
+    /// The problem details, or else the status code's phrase. Control characters are replaced.
+    pub detail: String,
+}
+
+/// Formats the details after a status, without repeating its phrase.
+fn reason(status: StatusCode, detail: &str) -> String {
+    let phrase = status.canonical_reason().unwrap_or_default();
+    match detail.strip_prefix(phrase) {
+        Some(rest) if rest.is_empty() || rest.starts_with(';') => rest.to_owned(),
+        _ => format!(": {detail}"),
+    }
+}
+
+/// The reason why a file was not fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The stream or connection failed, and nothing is kept.
+    #[error("{0}")]
+    Link(#[from] LinkError),
+    /// The stream or connection failed, but the next attempt can resume after the bytes that are
+    /// kept.
+    #[error("{0}; the bytes that arrived are kept, and the next attempt resumes there")]
+    Kept(#[source] LinkError),
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The path or target cannot be used in a request or a file system.
+    #[error("{0}")]
+    Name(String),
+    /// The response doesn't match the request.
+    #[error("the server's response is not usable: {0}")]
+    Response(&'static str),
+    /// The server gave up because the file changed.
+    #[error("the file changed while it was sent; fetch it again")]
+    Changed,
+    /// The length of the file differs from the listing.
+    #[error("the file has another length than the server listed; fetch it again")]
+    Unlisted,
+    /// The directory is larger than allowed.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+    /// The content ended early. The part that arrived is kept.
+    #[error("the server ended the content after {received} of {announced} bytes; try again")]
+    Short {
+        /// Bytes received.
+        received: u64,
+        /// Bytes that the server announced.
+        announced: u64,
+    },
+    /// The content doesn't match the server's digest, so it was removed.
+    #[error("the content's SHA-256 is not the one that the server announced; fetch it again")]
+    Digest,
+    /// Another transfer writes to the same target.
+    #[error("another transfer is writing the file; wait for its end, or choose another directory")]
+    Busy,
+    /// The file could not be renamed to its target.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// Access to the local disk failed.
+    #[error("cannot write the file: {0}")]
+    Storage(#[from] io::Error),
+}
+
+/// The reason why a file was not stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// The stream or connection failed.
+    #[error("the transfer broke off: {0}")]
+    Link(#[from] LinkError),
+    /// The server refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The path cannot be used in a request.
+    #[error("{0}")]
+    Name(String),
+    /// The source is not a regular file.
+    #[error("the source is a directory, a device, a socket or a pipe; only files can be sent")]
+    Source,
+    /// The operating system does not report the source's size.
+    #[error("the system does not say how many bytes the source has; copy it, and send the copy")]
+    Endless,
+    /// The server's files could not be listed.
+    #[error("cannot see what the server has: {0}")]
+    Listing(String),
+    /// The server does not store symbolic links.
+    #[error("the server keeps no symbolic links")]
+    NoLinks,
+    /// The directory is larger than allowed.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+    /// The source was modified during the transfer.
+    #[error("the source changed while it was sent, and nothing was stored; send it again")]
+    Changed,
+    /// The source was truncated during the transfer.
+    #[error("the source became shorter while it was sent, and nothing was stored; send it again")]
+    Shorter,
+    /// The server announced the digest of different content.
+    #[error("the server stored content with another SHA-256; send the file again")]
+    Digest,
+    /// Access to the local disk failed.
+    #[error("cannot read the file: {0}")]
+    Storage(#[from] io::Error),
+}
+
+/// A directory has more entries than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the directory has more than {0} entries; take its directories one by one")]
+pub struct TooMany(pub usize);
 
 /// The part of a version that is on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +247,51 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     }
 }
 
+/// A file that was fetched.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// The file's size in bytes.
+    pub bytes: u64,
+    /// Bytes that an earlier attempt had already fetched.
+    pub resumed: u64,
+    /// SHA-256 of the file.
+    pub sha256: Sha256Digest,
+    /// Whether the server announced the same digest.
+    pub verified: bool,
+    /// The response's header section.
+    pub headers: HeaderMap,
+    /// The response's trailer section.
+    pub trailers: HeaderMap,
+}
+
+impl Fetched {
+    /// Returns what has arrived, without the header section. Fails if the server has announced
+    /// another digest.
+    pub(super) fn of(
+        arriving: &Arriving,
+        bytes: u64,
+        hasher: Sha256,
+        trailers: Option<HeaderMap>,
+    ) -> Result<Self, GetError> {
+        let trailers = trailers.unwrap_or_default();
+        let trailer = digest_in(&trailers)
+            .map_err(|_| GetError::Response("its Repr-Digest does not follow the grammar"))?;
+        let sha256: Sha256Digest = hasher.finalize().into();
+        let announced = [arriving.digest, trailer];
+        if announced.iter().flatten().any(|digest| *digest != sha256) {
+            return Err(GetError::Digest);
+        }
+        Ok(Self {
+            bytes,
+            resumed: arriving.first,
+            sha256,
+            verified: announced.iter().any(Option::is_some),
+            headers: HeaderMap::new(),
+            trailers,
+        })
+    }
+}
+
 /// Builds the refusal for a response with this content.
 pub(super) fn refusal(status: StatusCode, headers: &HeaderMap, content: &[u8]) -> Refusal {
     #[derive(Deserialize)]
@@ -185,22 +351,17 @@ mod tests {
     #[test]
     fn a_part_is_continued_only_by_the_rest_of_its_version() {
         let rest = [("content-range", "bytes 10-99/100"), ("etag", "\"v1\"")];
-        let step = decide(
-            StatusCode::PARTIAL_CONTENT,
-            &headers(&rest),
-            Some(&part(10)),
-        );
+        let of = |fields: &[(&'static str, &str)]| {
+            let fields = headers(fields);
+            decide(StatusCode::PARTIAL_CONTENT, &fields, Some(&part(10)))
+        };
         let expected = Arriving {
             first: 10,
             length: Some(90),
             tag: Some(part(10).tag),
             digest: None,
         };
-        assert_eq!(step, Step::Take(expected));
-        let of = |fields: &[(&'static str, &str)]| {
-            let fields = headers(fields);
-            decide(StatusCode::PARTIAL_CONTENT, &fields, Some(&part(10)))
-        };
+        assert_eq!(of(&rest), Step::Take(expected));
         let broken = |fields: &[(&'static str, &str)]| {
             let step = of(&[fields, &rest[1..]].concat());
             matches!(step, Step::Broken(_))
@@ -243,25 +404,18 @@ mod tests {
             (0, Some(100), None)
         );
         for length in ["-1", "", "+5", "1,2", "18446744073709551616"] {
-            let step = decide(
-                StatusCode::OK,
-                &headers(&[("content-length", length)]),
-                None,
-            );
+            let fields = headers(&[("content-length", length)]);
+            let step = decide(StatusCode::OK, &fields, None);
             assert!(matches!(step, Step::Broken(_)), "{length}");
         }
-        let gone = decide(
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            &headers(&[]),
-            Some(&part(10)),
-        );
-        assert_eq!(gone, Step::Again);
-        let gone = decide(StatusCode::RANGE_NOT_SATISFIABLE, &headers(&[]), None);
-        assert_eq!(gone, Step::Refused);
-        assert_eq!(
-            decide(StatusCode::NOT_FOUND, &headers(&[]), None),
-            Step::Refused
-        );
+        let gone = StatusCode::RANGE_NOT_SATISFIABLE;
+        for (status, part, expected) in [
+            (gone, Some(&part(10)), Step::Again),
+            (gone, None, Step::Refused),
+            (StatusCode::NOT_FOUND, None, Step::Refused),
+        ] {
+            assert_eq!(decide(status, &headers(&[]), part), expected, "{status}");
+        }
     }
 
     #[test]

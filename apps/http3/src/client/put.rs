@@ -11,18 +11,16 @@ use http::header::{CONTENT_LENGTH, IF_NONE_MATCH, TRAILER};
 use http::{HeaderMap, Method, Response, StatusCode};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
+use tokio::task::JoinHandle;
 
-use super::error::PutError;
-use super::get::set;
-use super::ledger::Page;
-use super::request::{Client, Exchange, Progress};
+use super::plan::PutError;
+use super::request::{Client, Exchange, Page, Progress, set};
 use super::resume::{resumable, upload_of};
-use crate::blocking::blocking;
 use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
 use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
-use crate::reader::Reader;
 use crate::resource::{Kind, Stat};
 use crate::root::{Cancel, Existing, file_stat, still_has};
+use crate::sink::{Reader, blocking};
 use crate::wire::LinkError;
 
 /// Size in bytes of the blocks in which `st_blocks` counts.
@@ -102,18 +100,13 @@ impl Client {
             resumable(&mut headers);
         }
         let mut exchange = self.request(Method::PUT, uri, headers).await?;
-        exchange.announce(bytes);
+        exchange.link.announce(bytes);
         exchange.allow(bytes);
         progress(Progress::Begin {
             bytes: Some(bytes),
             offset: 0,
         });
-        let reader = Reader {
-            file: Arc::clone(&source.0),
-            position: 0,
-            end: bytes,
-            hasher: Some(Sha256::new()),
-        };
+        let reader = Reader::hashing(&source.0, bytes);
         let sent = send(&mut exchange, reader, &source.1, page.as_ref(), progress).await;
         self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
     }
@@ -273,6 +266,18 @@ pub(super) fn only_plain(file: &File, stat: &Stat) -> Result<(), PutError> {
     }
 }
 
+/// Waits for a piece of the source.
+pub(super) async fn read(
+    next: JoinHandle<io::Result<(Reader, Bytes)>>,
+) -> Result<(Reader, Bytes), PutError> {
+    next.await
+        .map_err(io::Error::other)?
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => PutError::Shorter,
+            _ => error.into(),
+        })
+}
+
 /// The result of sending the content, with the digest of the whole file if it was sent entirely.
 pub(super) type Sent = (Result<(), LinkError>, Option<Sha256Digest>);
 
@@ -288,19 +293,17 @@ pub(super) async fn send(
     let file = Arc::clone(&reader.file);
     let mut next = reader.next();
     let sha256: Sha256Digest = loop {
-        let (reader, piece) = match next.await.map_err(io::Error::other)? {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(PutError::Shorter);
-            }
-            read => read?,
-        };
+        let (reader, piece) = read(next).await?;
         if piece.is_empty() {
             break reader.hasher.unwrap_or_default().finalize().into();
         }
         next = reader.next();
         let bytes = piece.len() as u64;
         if let Some(page) = page
-            && let Some(path) = exchange.interim().and_then(|interim| upload_of(&interim))
+            && let Some(path) = exchange
+                .link
+                .interim()
+                .and_then(|interim| upload_of(&interim))
         {
             page.keep(&path).await?;
         }

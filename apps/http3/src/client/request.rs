@@ -1,19 +1,23 @@
-//! Sends a client's requests, with a time limit on each step.
+//! Sends a client's requests, with a time limit on each step. Defines the errors of transfers.
 
+use std::fmt::Debug;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use pathmark_driver as driver;
+use sha2::{Digest, Sha256};
 
-use super::error::Refusal;
-use super::ledger::Ledger;
-use super::plan::refusal;
+use super::plan::{Refusal, refusal};
 use crate::fields::PathName;
 use crate::pace::Pace;
-use crate::wire::{ClientExchange, ClientLink, LinkError};
+use crate::resource::Stat;
+use crate::root::Existing;
+use crate::sink::blocking;
+use crate::wire::{ClientExchange, ClientLink, LinkError, within};
 
 /// Maximum payload of a DATA frame in bytes. The server must accept each one within the time limit.
 const FRAME: usize = 16 * 1024;
@@ -79,7 +83,7 @@ pub struct Client {
 
 /// A request in progress.
 pub(super) struct Exchange {
-    link: ClientExchange,
+    pub(super) link: ClientExchange,
     limits: ClientLimits,
 }
 
@@ -125,21 +129,17 @@ impl Client {
         self
     }
 
-    /// Returns the URI for an already encoded path on the same host.
-    pub(super) fn uri_of(&self, path: &str) -> Option<Uri> {
+    /// Returns the URI for an already encoded path on the same host, or describes why it has none.
+    pub(super) fn uri_of(&self, path: &str) -> Result<Uri, String> {
         let uri = Uri::builder()
             .scheme("https")
             .authority(self.authority.as_str());
-        uri.path_and_query(path).build().ok()
+        let uri = uri.path_and_query(path).build();
+        uri.map_err(|error| format!("the path or host has no URI: {error}"))
     }
 
-    /// Returns the URI for a path, or describes why it has none.
     pub(super) fn uri(&self, path: &PathName) -> Result<Uri, String> {
-        let uri = Uri::builder()
-            .scheme("https")
-            .authority(self.authority.as_str());
-        let uri = uri.path_and_query(path.encode()).build();
-        uri.map_err(|error| format!("the path or host has no URI: {error}"))
+        self.uri_of(&path.encode())
     }
 
     pub(super) async fn request(
@@ -175,20 +175,13 @@ impl Client {
     }
 }
 
-async fn within<T>(
-    limit: Duration,
-    step: impl Future<Output = Result<T, LinkError>>,
-) -> Result<T, LinkError> {
-    let step = tokio::time::timeout(limit, step).await;
-    step.unwrap_or(Err(LinkError::TimedOut))
+pub(super) fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
 }
 
 impl Exchange {
-    /// Informs the transport of the content's length.
-    pub(super) fn announce(&self, bytes: u64) {
-        self.link.announce(bytes);
-    }
-
     /// Allows more time for the response, because the server reads a file of this size first.
     pub(super) fn allow(&mut self, bytes: u64) {
         self.limits.answer += Duration::from_secs(bytes / SLOWEST_DISK);
@@ -212,11 +205,6 @@ impl Exchange {
 
     pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         within(self.limits.stall, self.link.finish(trailers)).await
-    }
-
-    /// Returns an interim response, if one has arrived.
-    pub(super) fn interim(&mut self) -> Option<Response<()>> {
-        self.link.interim()
     }
 
     pub(super) async fn response(&mut self) -> Result<Response<()>, LinkError> {
@@ -256,5 +244,72 @@ impl Exchange {
         // A refusal that breaks off or arrives too slowly is still a refusal.
         let _ = tokio::time::timeout(limit, reading).await;
         refusal(response.status(), response.headers(), &content)
+    }
+}
+
+/// Keeps short texts under keys for as long as an upload can be resumed. Its methods may block.
+pub trait Ledger: Debug + Send + Sync {
+    /// Returns the text for a key.
+    fn find(&self, key: &str) -> Option<String>;
+
+    /// Keeps a text, replacing the previous text. If this fails, the upload just can't be resumed.
+    fn keep(&self, key: &str, text: &str);
+
+    /// Removes the text for a key.
+    fn forget(&self, key: &str);
+}
+
+/// The ledger's page for one upload.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    ledger: Arc<dyn Ledger>,
+    key: String,
+    version: String,
+}
+
+impl Page {
+    /// Returns the page for uploading a source to a URI.
+    pub(super) fn of(
+        ledger: &Arc<dyn Ledger>,
+        uri: &Uri,
+        existing: Existing,
+        source: &Stat,
+    ) -> Self {
+        let file = (source.device, source.inode);
+        let key = Sha256::digest(format!("{uri} {existing:?} {file:?}"));
+        let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (modified, changed) = (source.modified, source.changed);
+        Self {
+            ledger: Arc::clone(ledger),
+            key,
+            version: format!(
+                "{} {}.{:09} {}.{:09}",
+                source.size,
+                modified.seconds,
+                modified.nanoseconds,
+                changed.seconds,
+                changed.nanoseconds
+            ),
+        }
+    }
+
+    /// Returns the path of the upload's resource, and whether the source is unchanged.
+    pub(super) async fn find(&self) -> io::Result<Option<(String, bool)>> {
+        let page = self.clone();
+        let text = blocking(move || page.ledger.find(&page.key)).await?;
+        let found = text
+            .as_deref()
+            .and_then(|text| text.trim_end().split_once('\n'));
+        Ok(found.map(|(version, path)| (path.to_owned(), version == self.version)))
+    }
+
+    pub(super) async fn keep(&self, path: &str) -> io::Result<()> {
+        let (page, text) = (self.clone(), format!("{}\n{path}\n", self.version));
+        blocking(move || page.ledger.keep(&page.key, &text)).await
+    }
+
+    pub(super) async fn forget(&self) -> io::Result<()> {
+        let page = self.clone();
+        blocking(move || page.ledger.forget(&page.key)).await
     }
 }

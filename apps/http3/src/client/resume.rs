@@ -1,5 +1,6 @@
 //! Offers to resume uploads, and resumes those that an earlier connection left incomplete
-//! (draft-ietf-httpbis-resumable-upload-12).
+//! (draft-ietf-httpbis-resumable-upload-12). A ledger records uploads beyond the end of a
+//! connection: their resource and the version of the source.
 
 use std::fs::File;
 use std::io;
@@ -8,22 +9,18 @@ use std::sync::atomic::AtomicBool;
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION, TRAILER};
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
-use sha2::{Digest, Sha256};
 
-use super::error::PutError;
-use super::get::set;
-use super::ledger::Page;
-use super::put::{Stored, send};
-use super::request::{Client, Progress};
-use crate::blocking::blocking;
+use super::plan::PutError;
+use super::put::{Stored, read, send};
+use super::request::{Client, Page, Progress, set};
 use crate::fields::{INTEROP_VERSION, PathName, boolean};
 use crate::plan::{
     PARTIAL_UPLOAD, RESUMPTION_SUPPORTED, UPLOAD_COMPLETE, UPLOAD_LENGTH, UPLOAD_OFFSET,
     UPLOAD_VERSION, upload_fields,
 };
-use crate::reader::Reader;
 use crate::resource::Stat;
 use crate::root::{Existing, hash_file};
+use crate::sink::{Reader, blocking};
 
 /// Minimum size in bytes for resuming an upload. Smaller files are sent again.
 const LEAST: u64 = 1 << 20;
@@ -54,7 +51,7 @@ impl Client {
         let Some((resource, same)) = page.find().await? else {
             return Ok(None);
         };
-        let Some(uri) = self.uri_of(&resource) else {
+        let Ok(uri) = self.uri_of(&resource) else {
             page.forget().await?;
             return Ok(None);
         };
@@ -87,7 +84,7 @@ impl Client {
         set(&mut headers, CONTENT_TYPE, PARTIAL_UPLOAD);
         set(&mut headers, TRAILER, "Repr-Digest");
         let mut exchange = self.request(Method::PATCH, uri, headers).await?;
-        exchange.announce(rest);
+        exchange.link.announce(rest);
         // The server hashes the whole file and then reads it back.
         exchange.allow(stat.size.saturating_mul(2));
         let sent = send(&mut exchange, reader, stat, None, progress).await;
@@ -143,7 +140,7 @@ impl Client {
             return Ok(());
         };
         if let Some((resource, _)) = page.find().await?
-            && let Some(uri) = self.uri_of(&resource)
+            && let Ok(uri) = self.uri_of(&resource)
         {
             let deleting = async {
                 let asking = self.request_bare(Method::DELETE, uri, HeaderMap::new());
@@ -159,20 +156,10 @@ impl Client {
 
 /// Hashes the bytes that the server already has, and returns the reader of the rest.
 async fn skip(file: &Arc<File>, stat: &Stat, offset: u64) -> Result<Reader, PutError> {
-    let mut reader = Reader {
-        file: Arc::clone(file),
-        position: 0,
-        end: offset,
-        hasher: Some(Sha256::new()),
-    };
+    let mut reader = Reader::hashing(file, offset);
     loop {
-        let (read, piece) = match reader.next().await.map_err(io::Error::other)? {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Err(PutError::Shorter);
-            }
-            read => read?,
-        };
-        reader = read;
+        let piece;
+        (reader, piece) = read(reader.next()).await?;
         if piece.is_empty() {
             reader.end = stat.size;
             return Ok(reader);

@@ -9,20 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use http::header::{CONTENT_LENGTH, IF_NONE_MATCH};
 use http::{HeaderMap, Method, StatusCode};
-use rustix::fs::{Mode, OFlags, openat};
 
-use super::drive::{Direction, Ended, Found, Outcome, beneath, drive};
-use super::error::{GetError, PutError};
-use super::get::set;
 use super::list::Listed;
+use super::plan::{GetError, PutError};
 use super::put::{Stored, only_plain};
-use super::request::{Client, Progress};
-use super::walk::{Names, TreeLimits, Walk};
-use crate::blocking::blocking;
+use super::request::{Client, Progress, set};
+use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
 use crate::fields::{AttributesField, PathName};
 use crate::plan::ATTRIBUTES;
 use crate::resource::{Entry, Kind, Stat};
-use crate::root::{Entries, Existing, Tree, file_stat, hash_file, look};
+use crate::root::{Entries, Existing, Tree, file_stat, hash_file, look, open_file};
+use crate::sink::blocking;
 
 /// Options for storing a directory.
 #[derive(Clone, Debug)]
@@ -148,14 +145,7 @@ impl Direction for Shared {
                         found.kept += 1;
                         continue;
                     }
-                    found.entries.push(Listed {
-                        name: own.name,
-                        kind: own.stat.kind,
-                        size: own.stat.size,
-                        mode: own.stat.mode,
-                        modified: own.stat.modified,
-                        target: own.target,
-                    });
+                    found.entries.push(own.into());
                 }
             }
         })
@@ -171,9 +161,7 @@ impl Direction for Shared {
     ) -> Result<Outcome<Stored>, PutError> {
         let (folder, name) = (folder.try_clone()?, file.name.clone());
         let opened = blocking(move || {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let file = openat(&folder, name.as_slice(), flags, Mode::empty());
-            let file = File::from(file.map_err(std::io::Error::from)?);
+            let file = open_file(&folder, &name).map_err(std::io::Error::from)?;
             let stat = file_stat(&file)?;
             only_plain(&file, &stat)?;
             Ok::<_, PutError>((Arc::new(file), stat))

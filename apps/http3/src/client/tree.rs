@@ -8,16 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use http::HeaderMap;
 
-use super::drive::{Direction, Ended, Found, Outcome, beneath, drive};
-use super::error::GetError;
-use super::get::{Fetched, Place};
+use super::get::Place;
 use super::list::Listed;
+use super::plan::{Fetched, GetError, TooMany};
 use super::request::{Client, Progress};
-use super::walk::{Names, TooMany, TreeLimits, Walk};
-use crate::blocking::blocking;
+use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
-use crate::root::{Attributes, Existing, Tree, hash_file, look, set_bits};
+use crate::root::{Attributes, Existing, Tree, hash_file, look, open_file, set_bits};
+use crate::sink::blocking;
 
 /// Maximum number of bytes of listings to hold at once.
 const MAX_HELD: usize = 256 << 20;
@@ -36,7 +35,6 @@ pub struct GetTree {
 }
 
 /// A local directory.
-#[derive(Debug)]
 struct Folder(Arc<OwnedFd>);
 
 /// State shared by all tasks.
@@ -242,7 +240,7 @@ impl Shared {
         if self.how.checksum && self.is_same(path, &place).await? {
             return Ok(Outcome::Unchanged(1));
         }
-        if file.size <= super::whole::MAX {
+        if file.size <= crate::client::get::MAX {
             let fetched = self.client.get_small(path, place, headers).await?;
             self.how.arrived.fetch_add(fetched.bytes, Ordering::Relaxed);
             return Ok(Outcome::Moved(fetched));
@@ -264,13 +262,7 @@ impl Shared {
         let length = place.length;
         let opened = blocking(move || match look(directory.as_fd(), &name)? {
             Some(there) if there.kind == Kind::File && Some(there.size) == length => {
-                let flags = rustix::fs::OFlags::RDONLY
-                    | rustix::fs::OFlags::NOFOLLOW
-                    | rustix::fs::OFlags::NONBLOCK
-                    | rustix::fs::OFlags::CLOEXEC;
-                let none = rustix::fs::Mode::empty();
-                let file = rustix::fs::openat(&directory, name.as_slice(), flags, none)?;
-                Ok(Some(std::fs::File::from(file)))
+                Ok(Some(open_file(&directory, &name)?))
             }
             _ => Ok::<_, std::io::Error>(None),
         });

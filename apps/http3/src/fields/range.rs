@@ -1,6 +1,9 @@
-//! Range (RFC 9110 section 14.2), which selects bytes of a file.
+//! Range (RFC 9110 section 14.2), which selects bytes of a file, and Content-Range (section 14.4),
+//! which the origin writes and the client parses.
 
-use super::{decimal, trim};
+use std::fmt;
+
+use super::{decimal, split_once, trim};
 
 /// Maximum number of parts in a response. Requests for more get status 416.
 pub const MAX_PARTS: usize = 64;
@@ -49,12 +52,10 @@ impl Span {
 /// Parses a Range field. Returns `None` for another unit or an invalid value, which a server
 /// ignores (RFC 9110 section 14.2).
 pub fn parse_range(value: &[u8]) -> Option<Vec<RangeSpec>> {
-    let equals = value.iter().position(|byte| *byte == b'=')?;
-    let (unit, set) = value.split_at_checked(equals)?;
+    let (unit, set) = split_once(value, b'=')?;
     if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
-    let set = set.strip_prefix(b"=")?;
     let mut specs = Vec::new();
     for element in set.split(|byte| *byte == b',') {
         let element = trim(element);
@@ -66,10 +67,7 @@ pub fn parse_range(value: &[u8]) -> Option<Vec<RangeSpec>> {
 }
 
 fn parse_spec(element: &[u8]) -> Option<RangeSpec> {
-    let dash = element.iter().position(|byte| *byte == b'-')?;
-    let (first, last) = element.split_at_checked(dash)?;
-    let last = last.strip_prefix(b"-")?;
-    match (first, last) {
+    match split_once(element, b'-')? {
         ([], suffix) => Some(RangeSpec::Suffix(decimal(suffix)?)),
         (first, []) => Some(RangeSpec::From(decimal(first)?, None)),
         (first, last) => {
@@ -132,6 +130,52 @@ fn merge(spans: Vec<Span>) -> Vec<Span> {
         }
     }
     merged
+}
+
+/// The value of Content-Range with the unit `bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentRange {
+    /// These bytes of a representation, and its size if it is known.
+    Part(Span, Option<u64>),
+    /// The size of the representation, for status 416.
+    Unsatisfied(u64),
+}
+
+impl ContentRange {
+    /// Parses a field value. Returns `None` for another unit or an invalid value.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let value = trim(value);
+        let (unit, rest) = value.split_at_checked(5)?;
+        if !unit.eq_ignore_ascii_case(b"bytes") {
+            return None;
+        }
+        let rest = rest.strip_prefix(b" ")?;
+        let (range, size) = split_once(rest, b'/')?;
+        if range == b"*" {
+            return Some(Self::Unsatisfied(decimal(size)?));
+        }
+        let (first, last) = split_once(range, b'-')?;
+        let (first, last) = (decimal(first)?, decimal(last)?);
+        let size = match size {
+            b"*" => None,
+            size => Some(decimal(size)?),
+        };
+        let length = last.checked_sub(first)?.checked_add(1)?;
+        let inside = size.is_none_or(|size| last < size);
+        inside.then_some(Self::Part(Span { first, length }, size))
+    }
+}
+
+impl fmt::Display for ContentRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Part(span, Some(size)) => {
+                write!(f, "bytes {}-{}/{size}", span.first, span.last())
+            }
+            Self::Part(span, None) => write!(f, "bytes {}-{}/*", span.first, span.last()),
+            Self::Unsatisfied(size) => write!(f, "bytes */{size}"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -259,6 +303,34 @@ mod tests {
                     prop_assert_eq!(selected, named);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn values_are_read_and_written() {
+        for value in [
+            "bytes 42-1233/1234",
+            "bytes 42-1233/*",
+            "bytes */1234",
+            "bytes 0-0/1",
+        ] {
+            let parsed = ContentRange::parse(value.as_bytes()).unwrap();
+            assert_eq!(parsed.to_string(), value);
+        }
+        for value in [
+            "",
+            "bytes",
+            "bytes 1-0/5",
+            "bytes 0-5/5",
+            "bytes */*",
+            "bytes 0-/5",
+            "bytes -5/5",
+            "lines 0-1/5",
+            "bytes 0-18446744073709551615/*",
+            "bytes 0-1",
+            "bytes0-1/2",
+        ] {
+            assert_eq!(ContentRange::parse(value.as_bytes()), None, "{value}");
         }
     }
 }

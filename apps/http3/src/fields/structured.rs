@@ -1,8 +1,10 @@
-//! Dictionaries and items of structured fields (RFC 9651), limited to the needs of this crate.
+//! Dictionaries and items of structured fields (RFC 9651), limited to the needs of this crate, and
+//! two uses of them: Priority (RFC 9218), of which only the urgency is used, and the fields of
+//! resumable uploads (draft-ietf-httpbis-resumable-upload-12). Values of the latter are items,
+//! which are ignored if they are invalid.
 
-use base64::Engine;
-use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 
 /// Decodes byte sequences, whose padding is optional (RFC 9651 section 4.2.7).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -65,6 +67,17 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
         }
     }
     Some(members)
+}
+
+/// Parses a dictionary, and returns its member with this key, if there is one. Returns `None` if
+/// the dictionary is invalid.
+pub(super) fn member(input: &[u8], key: &str) -> Option<Option<Bare>> {
+    let mut members = dictionary(input)?.into_iter();
+    Some(
+        members
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value),
+    )
 }
 
 fn skip<'a>(input: &'a [u8], blanks: &[u8]) -> &'a [u8] {
@@ -202,6 +215,61 @@ impl<'a> Input<'a> {
     }
 }
 
+/// The urgency of a request without a Priority field.
+const DEFAULT: u8 = 3;
+
+/// Parses the urgency of a request from 0, which is most urgent, to 7. For an invalid value, it
+/// returns the default (RFC 9218 section 4).
+pub fn urgency<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> u8 {
+    let lines: Vec<&[u8]> = lines.into_iter().collect();
+    match member(&lines.join(&b", "[..]), "u").flatten() {
+        Some(Bare::Integer(urgency @ 0..=7)) => u8::try_from(urgency).unwrap_or(DEFAULT),
+        _ => DEFAULT,
+    }
+}
+
+/// The draft's interop version, by which both sides recognize it.
+pub const INTEROP_VERSION: u64 = 8;
+
+/// The fields of a message about an upload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UploadFields {
+    /// Upload-Complete: whether the content is the last of the upload.
+    pub complete: Option<bool>,
+    /// Upload-Offset: number of bytes before the content.
+    pub offset: Option<u64>,
+    /// Upload-Length: number of bytes in the whole upload.
+    pub length: Option<u64>,
+    /// Whether Upload-Draft-Interop-Version is that of this crate.
+    pub same_version: bool,
+}
+
+impl UploadFields {
+    /// Parses the fields. `line` must return a field's line, if the message has the field only
+    /// once.
+    pub fn read<'a>(line: impl Fn(&'static str) -> Option<&'a [u8]>) -> Self {
+        let number = |name| match item(line(name)?)? {
+            Bare::Integer(number) => u64::try_from(number).ok(),
+            _ => None,
+        };
+        let complete = line("upload-complete").and_then(item);
+        Self {
+            complete: match complete {
+                Some(Bare::Boolean(complete)) => Some(complete),
+                _ => None,
+            },
+            offset: number("upload-offset"),
+            length: number("upload-length"),
+            same_version: number("upload-draft-interop-version") == Some(INTEROP_VERSION),
+        }
+    }
+}
+
+/// Formats an item of type Boolean.
+pub const fn boolean(value: bool) -> &'static str {
+    if value { "?1" } else { "?0" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +344,44 @@ mod tests {
             "a=--1",
         ] {
             assert_eq!(dictionary(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn urgencies_are_between_zero_and_seven() {
+        for (value, expected) in [
+            ("", 3),
+            ("u=0", 0),
+            ("u=7, i", 7),
+            ("i", 3),
+            ("u=8", 3),
+            ("u=-1", 3),
+            ("u=a", 3),
+            ("u=1, u=2", 2),
+            ("u=", 3),
+        ] {
+            assert_eq!(urgency([value.as_bytes()]), expected, "{value}");
+        }
+        assert_eq!(urgency([]), 3);
+        assert_eq!(urgency([&b"u=1"[..], b"i"]), 1);
+    }
+
+    #[test]
+    fn fields_outside_the_grammar_are_ignored() {
+        let read = |complete: &'static str, offset: &'static str| {
+            UploadFields::read(|name| match name {
+                "upload-complete" => Some(complete.as_bytes()),
+                "upload-offset" => Some(offset.as_bytes()),
+                "upload-draft-interop-version" => Some(b"8"),
+                _ => None,
+            })
+        };
+        let fields = read("?1", "7");
+        assert_eq!((fields.complete, fields.offset), (Some(true), Some(7)));
+        assert!(fields.same_version && fields.length.is_none());
+        for (complete, offset) in [("1", "-1"), ("?2", "1.5"), ("?0, ?1", "?1"), ("", "")] {
+            let fields = read(complete, offset);
+            assert_eq!((fields.complete, fields.offset), (None, None), "{complete}");
         }
     }
 }

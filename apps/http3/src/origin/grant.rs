@@ -1,9 +1,16 @@
-//! Rights and budgets of clients.
+//! Rights and budgets of clients. Through a steward, a program can take part in their requests.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt::Debug;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use http::{HeaderMap, Request};
+
+use crate::lock;
 use crate::pace::Pace;
-use crate::plan::Rules;
+use crate::plan::{Reply, Rules};
+use crate::wire::ServerExchange;
 
 /// A client's rights and budgets, shared by all of its connections.
 #[derive(Debug)]
@@ -33,7 +40,6 @@ struct Budget {
 }
 
 /// Part of a quota reserved for an arriving file. Dropping it frees the bytes.
-#[derive(Debug)]
 pub(super) struct Reservation {
     grant: Arc<Grant>,
     bytes: u64,
@@ -120,22 +126,18 @@ impl Quota {
     /// quota keeps its own count, because their files may be counted in part.
     pub fn renew(&self, counted: &Self) {
         let (most, stored) = {
-            let counted = counted.budget();
+            let counted = lock(&counted.0);
             (counted.most, counted.stored)
         };
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         budget.most = most;
         if budget.reserved == 0 {
             budget.stored = stored;
         }
     }
 
-    fn budget(&self) -> MutexGuard<'_, Budget> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn reserve(&self, bytes: u64) -> bool {
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         let reserved = budget.reserved.saturating_add(bytes);
         let fits = bytes == 0 || budget.stored.saturating_add(reserved) <= budget.most;
         if fits {
@@ -145,15 +147,90 @@ impl Quota {
     }
 
     fn settle(&self, reserved: u64, stored: u64) {
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         budget.reserved = budget.reserved.saturating_sub(reserved);
         budget.stored = budget.stored.saturating_add(stored);
     }
 
     fn remove(&self, bytes: u64) {
-        let mut budget = self.budget();
+        let mut budget = lock(&self.0);
         budget.stored = budget.stored.saturating_sub(bytes);
     }
+}
+
+/// Adds a program's own fields to responses, and records requests. Each connection has its own
+/// steward.
+pub trait Steward: Debug + Send + Sync + 'static {
+    /// Returns the rights of a request's client, or `None` to apply the origin's rules.
+    ///
+    /// # Errors
+    /// The reply to an unknown client.
+    fn admit(&self, _request: &Request<()>) -> Result<Option<Arc<Grant>>, Box<Reply>> {
+        Ok(None)
+    }
+
+    /// Returns header fields for a response with a file's content, before its first byte is sent.
+    fn begin(&self, _request: &Request<()>) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    /// Returns trailer fields, after all of the content was handed to the transport.
+    fn end(&self, _request: &Request<()>) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    /// Returns how many streams a connection can have for CONNECT requests. If there are any,
+    /// [`connect`](Self::connect) handles these requests, which are useless to an origin.
+    fn tunnels(&self) -> usize {
+        0
+    }
+
+    /// Responds to a CONNECT request, and completes when its tunnel has ended.
+    fn connect(&self, _request: Request<()>, _exchange: ServerExchange) -> Tunnelling<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Records the end of any other request.
+    fn ended(&self, _record: &Record<'_>) {}
+}
+
+/// A running tunnel.
+pub type Tunnelling<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// A steward that adds nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle;
+
+impl Steward for Idle {}
+
+/// A request that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The request's header section.
+    pub request: &'a Request<()>,
+    /// The path of the file. For an upload, it is that of the PUT that began it.
+    pub path: &'a str,
+    /// The response's status, or 0 without a response.
+    pub status: u16,
+    /// Bytes of content sent, or stored by a PUT.
+    pub bytes: u64,
+    /// The time from the header section to the end.
+    pub took: Duration,
+    /// How the request ended.
+    pub end: End<'a>,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End<'a> {
+    /// The client has acknowledged all of the response, or the file is stored.
+    Done,
+    /// Part of an upload was stored, and more content is to follow.
+    Part,
+    /// The request was refused for this reason.
+    Refused(&'a str),
+    /// The stream, the connection or the file failed.
+    BrokenOff(&'a str),
 }
 
 #[cfg(test)]

@@ -2,28 +2,26 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::Digest;
 
-use super::clock::now;
-use super::fault::{Fault, over_quota};
 use super::grant::{Grant, Reservation};
 use super::send::Exchange;
-use super::shared::Shared;
-use super::space::Promise;
+use super::shared::{Fault, Promise, Shared, over_quota};
 use super::uploads::{Claim, Evicted};
-use crate::blocking::blocking;
 use crate::fields::{PathName, Sha256Digest, boolean};
+use crate::lock;
+use crate::pace::now;
 use crate::plan::{self, Ask, Reply, UploadState, problem};
 use crate::root::{
     Draft, Dropped, Existing, KeepError, Placed, Upload, file_stat, hash_file, names_stat,
 };
-use crate::sink::{Sink, Writer};
+use crate::sink::{Sink, Writer, blocking};
 use crate::wire::LinkError;
 
 /// A file being stored.
@@ -397,10 +395,7 @@ fn place(
     size: Size,
 ) -> Result<(Placed, Option<u64>), Fault> {
     let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
-    let _held = shared
-        .commits
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let _held = lock(&shared.commits);
     let placing = || {
         let there = names_stat(directory.as_fd(), name)?;
         plan::before_write(ask, &grant.rules, there.as_ref(), now())?;

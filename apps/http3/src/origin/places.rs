@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
 
-use super::clock::instant;
+use crate::lock;
+use crate::pace::instant;
 
 /// Bits of an IPv6 address that a site assigns itself (RFC 6177: a site can have a /48).
 const OWN_BITS: u32 = 80;
@@ -80,22 +81,20 @@ pub(super) struct Held {
 impl Places {
     /// Creates places of which one host can have `each`, and for which others have to wait.
     pub(super) fn new(most: usize, each: usize) -> Self {
-        Self(Arc::new(Inner {
-            most: most.max(1),
-            each: each.max(1),
-            displaces: false,
-            state: Mutex::default(),
-        }))
+        Self::with(most, each, false)
     }
 
     /// Creates places that displace: if there are too few, the slowest request of the host with
     /// the most is ended.
     pub(super) fn displacing(most: usize) -> Self {
-        let most = most.max(1);
+        Self::with(most, most, true)
+    }
+
+    fn with(most: usize, each: usize, displaces: bool) -> Self {
         Self(Arc::new(Inner {
-            most,
-            each: most,
-            displaces: true,
+            most: most.max(1),
+            each: each.max(1),
+            displaces,
             state: Mutex::default(),
         }))
     }
@@ -106,10 +105,6 @@ impl Places {
             places: self.clone(),
             host: site(host),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the host a place. The caller must check that it may have one.
@@ -228,7 +223,7 @@ impl Share {
             ..
         } = *self.places.0;
         let waiting = {
-            let mut state = self.places.state();
+            let mut state = lock(&self.places.0.state);
             let host = state.hosts.entry(self.host).or_default();
             while host.waiting.front().is_some_and(oneshot::Sender::is_closed) {
                 host.waiting.pop_front();
@@ -251,7 +246,7 @@ impl Share {
 
     /// Takes a place immediately, or returns `None` if the host has reached its limit.
     pub(super) fn take_now(&self) -> Option<Held> {
-        let mut state = self.places.state();
+        let mut state = lock(&self.places.0.state);
         let own = state.hosts.get(&self.host).map_or(0, Host::count);
         if own >= self.places.0.each && !self.places.0.displaces {
             return None;
@@ -284,7 +279,7 @@ impl Drop for Held {
         if self.ended {
             return;
         }
-        let mut state = self.places.state();
+        let mut state = lock(&self.places.0.state);
         state.forget(self.host, self.number);
         self.places.serve(&mut state);
     }
@@ -385,8 +380,8 @@ mod tests {
         drop(got);
         assert!(queued.remove(0).now_or_never().unwrap().is_some());
         drop((queued, held));
-        assert_eq!(places.state().taken, 0);
-        assert!(places.state().hosts.is_empty());
+        assert_eq!(lock(&places.0.state).taken, 0);
+        assert!(lock(&places.0.state).hosts.is_empty());
     }
 
     #[test]
@@ -401,11 +396,11 @@ mod tests {
             .collect();
         assert_eq!(ended, [Some(()), Some(()), None, None]);
         assert_eq!(
-            places.state().taken,
+            lock(&places.0.state).taken,
             6,
             "those that end count until they have"
         );
         drop(held);
-        assert_eq!(places.state().taken, 2);
+        assert_eq!(lock(&places.0.state).taken, 2);
     }
 }

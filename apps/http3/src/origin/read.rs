@@ -1,6 +1,7 @@
-//! Responds to GET and HEAD.
+//! Responds to GET and HEAD, with files and listings of directories.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -8,30 +9,17 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sha2::{Digest, Sha256};
 
-use super::clock::now;
-use super::list::list;
 use super::send::{Broken, Exchange, digest_of};
-use super::shared::Shared;
-use crate::blocking::blocking;
-use crate::fields::{Sha256Digest, sha256_field};
-use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, Reply, problem};
+use super::shared::{Shared, refusal};
+use crate::fields::{Sha256Digest, Span, sha256_field};
+use crate::pace::now;
+use crate::plan::{self, Ask, FilePlan, HashAt, Method, Piece, listing, problem};
 use crate::resource::Stat;
-use crate::root::{Found, RootError, read_piece, still_has};
+use crate::root::{Entries, Found, read_piece, still_has};
+use crate::sink::blocking;
 
 /// Largest file in bytes that is read completely before responding.
 const SMALL: u64 = 64 * 1024;
-
-/// Returns the refusal for a path that can't be served.
-pub(super) fn refusal(error: &RootError) -> Reply {
-    let status = match error {
-        RootError::NotFound => StatusCode::NOT_FOUND,
-        RootError::Special | RootError::Denied => StatusCode::FORBIDDEN,
-        RootError::Busy => StatusCode::SERVICE_UNAVAILABLE,
-        RootError::Deep => StatusCode::CONFLICT,
-        RootError::Storage(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    problem(status, &error.to_string())
-}
 
 pub(super) async fn read(
     shared: &Arc<Shared>,
@@ -110,72 +98,46 @@ async fn send_file(
     stat: Stat,
 ) -> Result<(), Broken> {
     let at = now();
-    if let Some(content) = content {
-        if !content.is_one_version {
-            return Err(Broken::Changed);
-        }
-        let plan = plan::file(ask, &stat, at, content.digest.as_ref());
-        return send_content_of(exchange, plan, &content.bytes, ask.urgency).await;
-    }
-    let digest = match plan::hash_at(ask, &stat) {
-        HashAt::Never => None,
-        HashAt::Begin => {
+    let digest = match (&content, plan::hash_at(ask, &stat)) {
+        (Some(content), _) if !content.is_one_version => return Err(Broken::Changed),
+        (Some(content), _) => content.digest,
+        (None, HashAt::Never) => None,
+        (None, HashAt::Begin) => {
             let digest = hash(shared, exchange, file, &stat).await?;
             // If the bytes changed meanwhile, the digest would match no version.
             unchanged(shared, exchange, file, stat, Some(digest)).await?;
             Some(digest)
         }
-        HashAt::End => shared.digests.known(&stat),
+        (None, HashAt::End) => shared.digests.known(&stat),
     };
     let plan = plan::file(ask, &stat, at, digest.as_ref());
     if exchange.is_head_only() {
         exchange.respond(plan.head).await?;
         return Ok(exchange.finish(None).await?);
     }
-    if !plan.head.status().is_success() {
-        // A failed precondition or range, for which the response is already in memory.
-        let _ = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
+    let success = plan.head.status().is_success();
+    let bytes = content.map(|content| content.bytes);
+    let source = (file, bytes.as_ref());
+    let trailer = send_content(shared, exchange, plan, source, (&stat, ask.urgency)).await?;
+    if !success {
+        // A failed precondition or range, for which the response was already in memory.
         return Ok(exchange.finish(None).await?);
     }
-    let trailer = send_content(shared, exchange, plan, file, (&stat, ask.urgency)).await?;
-    // A client discards a response that is reset, regardless of its length.
-    unchanged(shared, exchange, file, stat, trailer.or(digest)).await?;
+    if bytes.is_none() {
+        // A client discards a response that is reset, regardless of its length.
+        unchanged(shared, exchange, file, stat, trailer.or(digest)).await?;
+    }
     let trailers = trailer.map(|digest| digest_trailer(&digest));
     Ok(exchange.end(trailers.unwrap_or_default()).await?)
 }
 
-/// Sends header section and content of a small file.
-async fn send_content_of(
-    exchange: &mut Exchange,
-    mut plan: FilePlan,
-    content: &Bytes,
-    urgency: u8,
-) -> Result<(), Broken> {
-    exchange
-        .link
-        .hint(urgency, plan.pieces.iter().map(Piece::length).sum());
-    let success = plan.head.status().is_success();
-    if success {
-        exchange.begin(&mut plan.head);
-    }
-    exchange.respond(plan.head).await?;
-    for piece in plan.pieces {
-        let bytes = match piece {
-            Piece::Text(text) => text,
-            Piece::Span(span) => {
-                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-                let range = place(span.first)..place(span.end());
-                // Spans are always within the size that was read.
-                content
-                    .get(range.clone())
-                    .map_or_else(Bytes::new, |_| content.slice(range))
-            }
-        };
-        exchange.send(bytes).await?;
-    }
-    match success {
-        true => Ok(exchange.end(HeaderMap::new()).await?),
-        false => Ok(exchange.finish(None).await?),
+/// Returns bytes of a small file. Spans are always within the size that was read.
+fn slice(content: &Bytes, span: Span) -> Bytes {
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    let range = place(span.first)..place(span.end());
+    match content.get(range.clone()) {
+        Some(_) => content.slice(range),
+        None => Bytes::new(),
     }
 }
 
@@ -184,7 +146,7 @@ async fn send_content(
     shared: &Shared,
     exchange: &mut Exchange,
     mut plan: FilePlan,
-    file: &Arc<File>,
+    (file, content): (&Arc<File>, Option<&Bytes>),
     (stat, urgency): (&Stat, u8),
 ) -> Result<Option<Sha256Digest>, Broken> {
     let whole = plan.is_whole(stat.size);
@@ -201,7 +163,10 @@ async fn send_content(
         for piece in plan.pieces {
             match piece {
                 Piece::Text(text) => exchange.send(text).await?,
-                Piece::Span(span) => exchange.send_span(file, span, &mut hasher).await?,
+                Piece::Span(span) => match content {
+                    Some(content) => exchange.send(slice(content, span)).await?,
+                    None => exchange.send_span(file, span, &mut hasher).await?,
+                },
             }
         }
         Ok::<_, Broken>(hasher.map(digest_of))
@@ -264,4 +229,45 @@ fn digest_trailer(digest: &Sha256Digest) -> HeaderMap {
         trailers.insert(plan::REPR_DIGEST, value);
     }
     trailers
+}
+
+/// Responds with the entries of an open directory.
+pub(super) async fn list(
+    exchange: &mut Exchange,
+    ask: &Ask,
+    directory: OwnedFd,
+) -> Result<(), Broken> {
+    let reply = plan::directory(ask);
+    if !reply.status.is_success() || exchange.is_head_only() {
+        return Ok(exchange.reply(&reply, now()).await?);
+    }
+    let mut entries = blocking(move || Entries::of(directory)).await??;
+    let form = ask.form;
+    exchange.respond(reply.head(now())).await?;
+    exchange
+        .send(listing::begin(form, &ask.path).into())
+        .await?;
+    let mut first = true;
+    loop {
+        let (rest, piece) = blocking(move || {
+            let piece = entries.next_piece();
+            (entries, piece)
+        })
+        .await?;
+        entries = rest;
+        let piece = piece?;
+        if piece.is_empty() {
+            break;
+        }
+        let mut text = String::new();
+        for entry in &piece {
+            text.push_str(&listing::entry(form, first, entry));
+            first = false;
+        }
+        exchange.send(text.into()).await?;
+    }
+    exchange
+        .send(Bytes::from_static(listing::end(form).as_bytes()))
+        .await?;
+    Ok(exchange.finish(None).await?)
 }

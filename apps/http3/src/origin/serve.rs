@@ -1,5 +1,6 @@
 //! Serves the connections of an origin and their requests.
 
+use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,23 +11,20 @@ use http::{Request, StatusCode};
 use pathmark_driver as driver;
 use tokio::task::JoinSet;
 
-use super::clock::{instant, now};
-use super::counters::{Counters, Counts, count};
-use super::digests::Digests;
-use super::grant::Grant;
+use super::grant::{End, Grant, Idle, Record, Steward};
 use super::intake::remove;
 use super::places::{Held, Places, Share};
 use super::read::read;
-use super::send::{Broken, Exchange, Terms, within};
-use super::shared::{Limits, Shared};
-use super::steward::{End, Idle, Record, Steward};
+use super::send::{Broken, Digests, Exchange, Terms};
+use super::shared::{Counters, Counts, Limits, Shared, count};
 use super::upload::upload;
 use super::uploads::Uploads;
 use super::write::write;
-use crate::blocking::blocking;
+use crate::pace::{instant, now};
 use crate::plan::{self, Ask, Method, Rules, problem};
 use crate::root::Root;
-use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes};
+use crate::sink::blocking;
+use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes, within};
 
 /// Maximum interval between checks of the uploads' age.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);

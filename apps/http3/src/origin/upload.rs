@@ -6,18 +6,16 @@ use std::sync::Arc;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Request, StatusCode};
 
-use super::clock::now;
-use super::entry::attributes;
-use super::fault::{Fault, disk_full, over_quota};
 use super::intake::{Intake, lay_down, take_in, welcome};
 use super::send::{Broken, Exchange};
-use super::shared::Shared;
+use super::shared::{Fault, Shared, disk_full, over_quota};
 use super::uploads::{Claim, Unclaimed};
-use super::write::{data_of, end};
-use crate::blocking::blocking;
+use super::write::{attributes, data_of, end};
+use crate::pace::now;
 use crate::plan::{self, Ask, Method, PutRights, Reply, UploadState, problem};
 use crate::resource::Token;
 use crate::root::{RootError, Upload, file_stat, names_stat};
+use crate::sink::blocking;
 
 /// An upload that this request has claimed.
 struct Held {
@@ -69,13 +67,11 @@ async fn hold(
     if grant.rules.put == PutRights::None {
         return Err(not_found());
     }
-    let before = ask
-        .path
-        .names
-        .split_last()
-        .map_or(&[][..], |(_, rest)| rest);
     let stall = shared.limits.stall;
-    let claim = shared.uploads.claim(token, before, grant, stall).await;
+    let claim = shared
+        .uploads
+        .claim(token, ask.path.before(), grant, stall)
+        .await;
     let claim = claim.map_err(|why| match why {
         Unclaimed::Foreign => not_found(),
         Unclaimed::Busy => busy(),

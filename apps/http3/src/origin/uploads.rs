@@ -2,13 +2,14 @@
 //! uploads are kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 
-use super::clock::now;
 use super::grant::Grant;
+use crate::lock;
+use crate::pace::now;
 use crate::resource::Token;
 use crate::root::Lying;
 
@@ -70,7 +71,7 @@ struct Running {
 #[derive(Debug)]
 pub(super) struct Claim {
     uploads: Arc<Uploads>,
-    token: Token,
+    pub(super) token: Token,
     stop: watch::Receiver<bool>,
     /// Dropping this wakes those that wait for the end of the request.
     gone: watch::Sender<()>,
@@ -102,10 +103,6 @@ impl Uploads {
         }
     }
 
-    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Claims an upload in `directory` for a request. A request that is already using it is stopped
     /// first, because the client has evidently given up on that request.
     pub(super) async fn claim(
@@ -133,7 +130,7 @@ impl Uploads {
         directory: &[Vec<u8>],
         grant: &Arc<Grant>,
     ) -> Result<Result<Claim, watch::Receiver<()>>, Unclaimed> {
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let known = table.entry(token.clone()).or_insert_with(|| Known {
             directory: directory.to_vec(),
             owner: grant.name.clone(),
@@ -163,7 +160,7 @@ impl Uploads {
 
     /// Adopts uploads left by an earlier process.
     pub(super) fn adopt(&self, lying: Vec<Lying>) {
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         for upload in lying {
             table.entry(upload.token).or_insert_with(|| Known {
                 directory: upload.directory,
@@ -183,7 +180,7 @@ impl Uploads {
         now: SystemTime,
         grant_of: impl Fn(&str) -> Option<Arc<Grant>>,
     ) -> Vec<Evicted> {
-        let mut table = self.table();
+        let mut table = lock(&self.table);
         let is_over = |known: &Known| {
             let since = now.duration_since(known.last).unwrap_or_default();
             known.running.is_none() && since > self.limits.age
@@ -195,10 +192,6 @@ impl Uploads {
 }
 
 impl Claim {
-    pub(super) const fn token(&self) -> &Token {
-        &self.token
-    }
-
     /// Completes once another request claims the upload.
     pub(super) async fn stopped(&self) {
         let mut stop = self.stop.clone();
@@ -209,13 +202,13 @@ impl Claim {
 
     /// Ends the request and forgets the upload.
     pub(super) fn finish(self) {
-        self.uploads.table().remove(&self.token);
+        lock(&self.uploads.table).remove(&self.token);
     }
 
     /// Ends the request and keeps the upload with this number of bytes. Returns the uploads that
     /// must be removed to make room, which can include the upload itself.
     pub(super) fn keep(self, bytes: u64, last: SystemTime) -> Vec<Evicted> {
-        let mut table = self.uploads.table();
+        let mut table = lock(&self.uploads.table);
         let Some(known) = table.get_mut(&self.token) else {
             return Vec::new();
         };
@@ -229,7 +222,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(known) = self.uploads.table().get_mut(&self.token) {
+        if let Some(known) = lock(&self.uploads.table).get_mut(&self.token) {
             // A later request has a different channel, so leave that one.
             let own = self.gone.subscribe();
             known
@@ -288,8 +281,9 @@ fn surplus(table: &Table, limits: &UploadLimits, token: &Token) -> Vec<Token> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::plan::Rules;
+
+    use super::*;
 
     const LIMITS: UploadLimits = UploadLimits {
         each: 2,

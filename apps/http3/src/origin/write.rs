@@ -1,26 +1,25 @@
-//! Responds to PUT.
+//! Responds to PUT of a file, a link or a directory. Also has the reasons why a file is not stored,
+//! and the replies to their clients.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use http::header::{CONTENT_LENGTH, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
 
-use super::clock::now;
-use super::entry::{attributes, entry};
-use super::fault::{Fault, disk_full, over_quota};
 use super::grant::{Grant, Reservation};
 use super::intake::{Intake, take_in, welcome};
 use super::send::{Broken, Exchange};
-use super::shared::Shared;
-use super::space::Promise;
+use super::shared::{Fault, Promise, Shared, disk_full, over_quota};
 use super::uploads::Claim;
-use crate::blocking::blocking;
-use crate::fields::PathName;
-use crate::plan::{self, Ask, Reply};
-use crate::resource::Token;
-use crate::root::{Draft, Note, RootError, Upload, names_stat};
+use crate::fields::{AttributesField, PathName};
+use crate::lock;
+use crate::pace::now;
+use crate::plan::{self, Ask, PutRights, Reply, problem};
+use crate::resource::{Time, Token, is_reserved};
+use crate::root::{Attributes, Draft, Note, RootError, Upload, make_link, names_stat, target_of};
+use crate::sink::blocking;
 
 /// Request fields that apply when the upload completes.
 const NOTED: [HeaderName; 4] = [IF_MATCH, IF_NONE_MATCH, plan::ATTRIBUTES, plan::REPR_DIGEST];
@@ -69,7 +68,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
         true => Some(claim(shared, &grant, &ask).await?),
         false => None,
     };
-    let token = claim.as_ref().map(|claim| claim.token().clone());
+    let token = claim.as_ref().map(|claim| claim.token.clone());
     let note = token.map(|token| (token, note(&grant, exchange, length)));
     let begun = begin(shared, &grant, &ask, length, note).await;
     let (begun, claim) = match (begun, claim) {
@@ -83,7 +82,7 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
     };
     let location = claim
         .as_ref()
-        .map(|claim| location(&ask.path, claim.token()));
+        .map(|claim| location(&ask.path, &claim.token));
     welcome(exchange, &ask).await?;
     if let Some(location) = &location
         && ask.upload.same_version
@@ -115,13 +114,11 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
 /// Claims a new upload for this request.
 async fn claim(shared: &Arc<Shared>, grant: &Arc<Grant>, ask: &Ask) -> Result<Claim, Fault> {
     let token = Token::of(rand::random());
-    let before = ask
-        .path
-        .names
-        .split_last()
-        .map_or(&[][..], |(_, rest)| rest);
     let stall = shared.limits.stall;
-    let claim = shared.uploads.claim(&token, before, grant, stall).await;
+    let claim = shared
+        .uploads
+        .claim(&token, ask.path.before(), grant, stall)
+        .await;
     // A random 128-bit token practically never repeats.
     claim.map_err(|_| std::io::Error::other("the number of an upload came twice").into())
 }
@@ -226,4 +223,55 @@ fn only_name(reply: Box<Reply>) -> Result<(), Box<Reply>> {
         StatusCode::PRECONDITION_FAILED => Ok(()),
         _ => Err(reply),
     }
+}
+
+/// Converts a field's attributes, restricted by this process's umask.
+pub(super) fn attributes(field: &AttributesField) -> Attributes {
+    let modified = field.modified.map(|(seconds, nanoseconds)| Time {
+        seconds,
+        nanoseconds,
+    });
+    let mode = field.mode;
+    Attributes { mode, modified }.allowed()
+}
+
+/// Stores a link or a directory.
+pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, Fault> {
+    let field = ask.body.attributes.clone().unwrap_or_default();
+    let attributes = attributes(&field);
+    let created = |new: bool| match new {
+        true => Reply::empty(StatusCode::CREATED).with(CONTENT_LENGTH, "0"),
+        false => Reply::empty(StatusCode::NO_CONTENT),
+    };
+    let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
+    if name.is_empty() || is_reserved(name) {
+        let detail = "the name is that of the root or of unfinished files; choose another one";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    let prefix = grant.rules.prefix.len();
+    let (directory, depth) = shared.root.parent_at(&ask.path, prefix, true)?;
+    let _held = lock(&shared.commits);
+    let there = names_stat(directory.as_fd(), name)?;
+    let Some(target) = &field.link else {
+        // The last name of the path is created like those before it.
+        let inside = PathName {
+            names: [ask.path.names.as_slice(), &[b"x".to_vec()]].concat(),
+            slash: false,
+        };
+        let made = shared.root.parent(&inside, prefix, true)?;
+        if there.is_none() || grant.rules.put == PutRights::Replace {
+            attributes.set(made)?;
+        }
+        return Ok(created(there.is_none()));
+    };
+    if ask.path.slash || !plan::is_inside(target, depth, prefix > 0) {
+        let detail = "the link leads out of what the server has; links are relative, and inside";
+        return Err(problem(StatusCode::FORBIDDEN, detail).into());
+    }
+    let own = target_of(directory.as_fd(), name)?;
+    let same = own.as_ref().is_some_and(|own| own == target);
+    plan::before_link(ask, &grant.rules, there.as_ref(), same, now())?;
+    let modified = attributes.modified;
+    make_link(directory.as_fd(), name, target, modified)?;
+    Ok(created(there.is_none()))
 }

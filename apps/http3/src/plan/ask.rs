@@ -1,13 +1,14 @@
 //! Parses requests before their resource is accessed.
 
+use std::time::SystemTime;
+
 use http::header::{
     ACCEPT, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, IF_MATCH,
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
 };
 use http::{HeaderMap, Request, StatusCode};
-use std::time::SystemTime;
 
-use super::reply::{Reply, problem};
+use super::{Reply, problem};
 use crate::fields::{
     AttributesField, BadField, EntityTag, Form, PathName, RangeSpec, Sha256Digest, TagList,
     UploadFields, parse_range, preferred_form, sha256_digest, sha256_preference, urgency,

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::reply::http_date;
+use super::http_date;
 use crate::fields::{Form, PathName, encode_bytes, encode_name, is_obeyed, text_of};
 use crate::resource::{Entry, Kind};
 

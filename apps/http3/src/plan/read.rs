@@ -1,7 +1,11 @@
 //! Plans responses to GET and HEAD.
+//!
+//! The content of a file is one span, or several as `multipart/byteranges` (RFC 9110 section 14.6).
+//! Its media type depends on the filename extension.
 
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED, TRAILER, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -9,10 +13,7 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 
 use super::ask::{Ask, Conditions, Method, REPR_DIGEST};
-use super::listing;
-use super::media::media_type;
-use super::multipart::{Piece, boundary, parts};
-use super::reply::{Reply, date, http_date, problem, set};
+use super::{Reply, date, http_date, listing, problem, set};
 use crate::fields::{
     ContentRange, EntityTag, Form, RangeError, Sha256Digest, Span, resolve_ranges, sha256_field,
 };
@@ -245,4 +246,97 @@ pub fn directory(ask: &Ask) -> Reply {
     ];
     let with = |reply: Reply, (name, value)| reply.with(name, value);
     fields.into_iter().fold(Reply::empty(StatusCode::OK), with)
+}
+
+/// A piece of a response's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// These bytes.
+    Text(Bytes),
+    /// Bytes of the file.
+    Span(Span),
+}
+
+impl Piece {
+    /// Returns the length of the piece in bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Span(span) => span.length,
+        }
+    }
+}
+
+/// Returns the boundary between parts. It is derived from the version and has 128 bits, so that
+/// the content only contains it by accident.
+pub(super) fn boundary(tag: &EntityTag) -> String {
+    let opaque = tag.to_string();
+    let digits = opaque.chars().filter(char::is_ascii_hexdigit);
+    let digits: String = digits.collect();
+    format!("pathmark-{digits}")
+}
+
+/// Returns the pieces of content with several parts.
+pub(super) fn parts(spans: &[Span], size: u64, media_type: &str, boundary: &str) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(2 * spans.len() + 1);
+    let mut line_break = "";
+    for span in spans {
+        let range = ContentRange::Part(*span, Some(size));
+        let text = format!(
+            "{line_break}--{boundary}\r\nContent-Type: {media_type}\r\n\
+             Content-Range: {range}\r\n\r\n"
+        );
+        pieces.push(Piece::Text(text.into()));
+        pieces.push(Piece::Span(*span));
+        line_break = "\r\n";
+    }
+    pieces.push(Piece::Text(format!("\r\n--{boundary}--\r\n").into()));
+    pieces
+}
+
+/// Returns the media type for `name`, by default arbitrary bytes.
+pub(super) fn media_type(name: &[u8]) -> &'static str {
+    let dot = name.iter().rposition(|byte| *byte == b'.');
+    let ending = dot
+        .filter(|dot| *dot > 0)
+        .and_then(|dot| name.get(dot + 1..));
+    let ending = ending.unwrap_or_default().to_ascii_lowercase();
+    match ending.as_slice() {
+        b"txt" | b"log" | b"md" | b"csv" | b"toml" | b"yaml" | b"yml" => {
+            "text/plain; charset=utf-8"
+        }
+        b"html" | b"htm" => "text/html; charset=utf-8",
+        b"css" => "text/css",
+        b"js" | b"mjs" => "text/javascript",
+        b"json" => "application/json",
+        b"xml" => "application/xml",
+        b"pdf" => "application/pdf",
+        b"png" => "image/png",
+        b"jpg" | b"jpeg" => "image/jpeg",
+        b"gif" => "image/gif",
+        b"svg" => "image/svg+xml",
+        b"webp" => "image/webp",
+        b"mp3" => "audio/mpeg",
+        b"ogg" => "audio/ogg",
+        b"mp4" => "video/mp4",
+        b"webm" => "video/webm",
+        b"wasm" => "application/wasm",
+        b"zip" => "application/zip",
+        b"gz" => "application/gzip",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_decide() {
+        assert_eq!(media_type(b"a.PNG"), "image/png");
+        assert_eq!(media_type(b"a.tar.gz"), "application/gzip");
+        for other in [&b"png"[..], b".png", b"a.", b"", b"\xff.\xff"] {
+            assert_eq!(media_type(other), "application/octet-stream");
+        }
+    }
 }

@@ -1,13 +1,14 @@
-//! Plans responses to PUT.
+//! Plans responses to PUT, and responses about resumable uploads
+//! (draft-ietf-httpbis-resumable-upload-12).
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use http::StatusCode;
-use http::header::{CONTENT_LENGTH, ETAG};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, ETAG, HeaderName, LOCATION};
+use http::{Response, StatusCode};
 
-use super::ask::{Ask, PutRights, REPR_DIGEST, Rules};
-use super::reply::{Reply, problem};
-use crate::fields::{Sha256Digest, TagList, sha256_field};
+use super::ask::{Ask, PutRights, REPR_DIGEST, Rules, allowed};
+use super::{Reply, problem, set, typed_problem};
+use crate::fields::{INTEROP_VERSION, Sha256Digest, TagList, boolean, sha256_field};
 use crate::resource::{Kind, Stat, is_reserved};
 
 /// Checks whether a PUT must be refused, given the existing file `there`. This should be called
@@ -139,9 +140,123 @@ pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTim
     }
 }
 
+/// Upload-Complete.
+pub(crate) const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
+/// Upload-Offset.
+pub(crate) const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+/// Upload-Length.
+pub(crate) const UPLOAD_LENGTH: HeaderName = HeaderName::from_static("upload-length");
+/// Upload-Limit.
+const UPLOAD_LIMIT: HeaderName = HeaderName::from_static("upload-limit");
+/// Upload-Draft-Interop-Version.
+pub(crate) const UPLOAD_VERSION: HeaderName =
+    HeaderName::from_static("upload-draft-interop-version");
+/// Accept-Patch (RFC 5789).
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+/// The media type for appending content to an upload.
+pub(crate) const PARTIAL_UPLOAD: &str = "application/partial-upload";
+/// The status of the interim response that names an upload's resource.
+pub(crate) const RESUMPTION_SUPPORTED: u16 = 104;
+/// The registry of problem types.
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+/// The largest integer in structured fields.
+const LARGEST: u64 = 999_999_999_999_999;
+
+/// The state of an upload.
+#[derive(Clone, Copy, Debug)]
+pub struct UploadState {
+    /// Bytes received so far.
+    pub offset: u64,
+    /// The whole upload's length (Upload-Length or Content-Length), if announced.
+    pub length: Option<u64>,
+    /// How long it is kept if no further bytes arrive.
+    pub age: Duration,
+}
+
+fn limit(rules: &Rules, age: Duration) -> String {
+    let size = rules.max_file.min(LARGEST);
+    format!("max-size={size}, max-age={}", age.as_secs())
+}
+
+/// Returns the interim response that names an upload's resource.
+pub fn resumable(location: &str, rules: &Rules, age: Duration) -> Response<()> {
+    let mut interim = Response::new(());
+    if let Ok(status) = StatusCode::from_u16(RESUMPTION_SUPPORTED) {
+        *interim.status_mut() = status;
+    }
+    let headers = interim.headers_mut();
+    set(headers, LOCATION, location);
+    set(headers, UPLOAD_LIMIT, &limit(rules, age));
+    set(headers, UPLOAD_VERSION, &INTEROP_VERSION.to_string());
+    interim
+}
+
+/// Returns the response to incomplete content, or to a request for the offset.
+pub fn incomplete(status: StatusCode, state: &UploadState, rules: &Rules) -> Reply {
+    let reply = Reply::empty(status)
+        .with(UPLOAD_COMPLETE, boolean(false))
+        .with(UPLOAD_OFFSET, &state.offset.to_string())
+        .with(UPLOAD_LIMIT, &limit(rules, state.age))
+        .with(CACHE_CONTROL, "no-store");
+    match state.length {
+        Some(length) => reply.with(UPLOAD_LENGTH, &length.to_string()),
+        None => reply,
+    }
+}
+
+/// Refuses content that doesn't begin where the upload ends.
+pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
+    let kind = format!("{TYPES}mismatching-upload-offset");
+    let detail = "the content does not begin where the upload ends; send what follows the offset";
+    let members = [("expected-offset", expected), ("provided-offset", provided)];
+    let title = "Mismatching Upload Offset";
+    typed_problem(StatusCode::CONFLICT, (Some(&kind), title), detail, &members)
+        .with(UPLOAD_OFFSET, &expected.to_string())
+        .with(UPLOAD_COMPLETE, boolean(false))
+}
+
+/// Refuses a length that differs from the announced one.
+pub fn wrong_length() -> Reply {
+    let kind = format!("{TYPES}inconsistent-upload-length");
+    let title = "Inconsistent Upload Length Values";
+    let detail = "the lengths of the upload differ; send the file again, from its beginning";
+    typed_problem(StatusCode::BAD_REQUEST, (Some(&kind), title), detail, &[])
+}
+
+/// Returns the whole upload's length according to a request whose content begins at `offset`.
+///
+/// # Errors
+/// The refusal if lengths differ, including `known`.
+pub fn whole_length(ask: &Ask, offset: u64, known: Option<u64>) -> Result<Option<u64>, Box<Reply>> {
+    let end = ask.body.length.map(|length| offset.saturating_add(length));
+    let last = end.filter(|_| ask.upload.complete == Some(true));
+    let lengths = [known, ask.upload.length, last];
+    let mut lengths = lengths.into_iter().flatten();
+    let first = lengths.next();
+    let same = lengths.all(|other| Some(other) == first);
+    match same && first.is_none_or(|first| end.is_none_or(|end| end <= first)) {
+        true => Ok(first),
+        false => Err(wrong_length().into()),
+    }
+}
+
+/// Returns the response to OPTIONS.
+pub fn options(ask: &Ask, rules: &Rules, age: Duration) -> Reply {
+    let allow = allowed(rules, ask.token.is_some());
+    let reply = Reply::empty(StatusCode::NO_CONTENT).with(ALLOW, allow);
+    match rules.put {
+        PutRights::None => reply,
+        PutRights::New | PutRights::Replace => reply
+            .with(ACCEPT_PATCH, PARTIAL_UPLOAD)
+            .with(UPLOAD_LIMIT, &limit(rules, age)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_inside;
+    use http::Request;
+
+    use super::*;
 
     #[test]
     fn links_lead_to_places_beneath_the_top() {
@@ -160,5 +275,43 @@ mod tests {
             let of = |confined| is_inside(target.as_bytes(), depth, confined);
             assert_eq!((of(false), of(true)), (inside, confined), "{target}");
         }
+    }
+
+    fn ask(fields: &[(&str, &str)]) -> Ask {
+        let mut request = Request::put("https://host/name");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let rules = Rules {
+            put: PutRights::New,
+            ..Rules::default()
+        };
+        Ask::read(&request.body(()).unwrap(), &rules).unwrap()
+    }
+
+    #[test]
+    fn lengths_that_differ_are_refused() {
+        let whole = [("content-length", "10"), ("upload-complete", "?1")];
+        assert_eq!(whole_length(&ask(&whole), 5, None).unwrap(), Some(15));
+        assert_eq!(whole_length(&ask(&whole), 5, Some(15)).unwrap(), Some(15));
+        assert!(whole_length(&ask(&whole), 5, Some(16)).is_err());
+        let part = [("content-length", "10"), ("upload-complete", "?0")];
+        assert_eq!(whole_length(&ask(&part), 5, None).unwrap(), None);
+        assert_eq!(whole_length(&ask(&part), 5, Some(16)).unwrap(), Some(16));
+        assert!(whole_length(&ask(&part), 7, Some(16)).is_err());
+        let both = [whole[0], whole[1], ("upload-length", "11")];
+        assert!(whole_length(&ask(&both), 0, None).is_err());
+        assert_eq!(whole_length(&ask(&both), 1, None).unwrap(), Some(11));
+    }
+
+    #[test]
+    fn a_problem_has_its_type_and_members() {
+        let reply = wrong_offset(7, 9);
+        let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!(body["expected-offset"], 7);
+        assert_eq!(body["provided-offset"], 9);
+        let kind = body["type"].as_str().unwrap();
+        assert!(kind.ends_with("#mismatching-upload-offset"), "{kind}");
+        assert_eq!(reply.headers[UPLOAD_OFFSET], "7");
     }
 }

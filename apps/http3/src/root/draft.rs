@@ -16,9 +16,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::hash::hash_file;
-use super::stat_of;
 use super::tree::Attributes;
+use super::{hash_file, open_file, stat_of};
 use crate::fields::Sha256Digest;
 use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX};
 
@@ -376,10 +375,7 @@ impl Placed {
     /// # Errors
     /// [`KeepError`].
     pub fn check(self, digest: &Sha256Digest) -> Result<Stat, KeepError> {
-        let directory = self.directory.as_fd();
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let there = openat(directory, self.name.as_slice(), flags, Mode::empty());
-        let there = File::from(there.map_err(io::Error::from)?);
+        let there = open_file(&self.directory, &self.name).map_err(io::Error::from)?;
         let stat = stat_of(&fstat(&there).map_err(io::Error::from)?);
         let hash = match stat.kind {
             Kind::File => hash_file(&there, &AtomicBool::new(false))?,

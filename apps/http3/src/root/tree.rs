@@ -1,5 +1,5 @@
-//! A directory to which files, directories and links are written. Symbolic links beneath its top
-//! are never followed.
+//! A directory to which files, directories and links are written, or whose entries are read piece
+//! by piece. Symbolic links beneath its top are never followed.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat, futimens,
+    AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat, futimens,
     mkdirat, openat, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
 use super::{open_directory, stat_of};
-use crate::resource::{Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX, Time};
+use crate::resource::{Entry, Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX, Time, is_reserved};
 
 /// Flags for opening directories.
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -113,10 +113,7 @@ impl Tree {
     /// Fails if a directory can't be created or opened.
     pub fn make(path: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(path)?;
-        Ok(Self {
-            top: open_directory(path)?,
-            umask: umask(),
-        })
+        Self::open(path)
     }
 
     /// Opens the existing directory at `path`.
@@ -147,10 +144,7 @@ impl Tree {
             let open = || openat(&here, name.as_slice(), DIRECTORY, Mode::empty());
             let next = match open() {
                 Err(Errno::NOENT) => {
-                    match mkdirat(&here, name.as_slice(), Mode::RWXU) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(error) => return Err(error.into()),
-                    }
+                    make_directory(here.as_fd(), name, Mode::RWXU)?;
                     open()
                 }
                 opened => opened,
@@ -198,6 +192,27 @@ impl Tree {
     /// Fails if the disk does.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.top)?)
+    }
+}
+
+/// Creates a directory, unless the name exists.
+pub(super) fn make_directory(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    mode: Mode,
+) -> rustix::io::Result<()> {
+    match mkdirat(folder, name, mode) {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Returns a link's target, or `None` if the name isn't that of a link.
+pub(crate) fn target_of(folder: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    match readlinkat(folder, name, Vec::new()) {
+        Ok(target) => Ok(Some(target.into_bytes())),
+        Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -266,10 +281,88 @@ pub fn set_bits(
     }
 }
 
+/// Maximum number of names to sort together. To bound memory, larger directories are returned in
+/// several sorted runs.
+const RUN: usize = 16_384;
+/// Maximum number of entries in a piece.
+const PIECE: usize = 256;
+
+/// Reads the entries of a directory.
+pub struct Entries {
+    directory: OwnedFd,
+    reader: Dir,
+    /// The names of this run in reverse order.
+    run: Vec<Vec<u8>>,
+}
+
+impl Entries {
+    /// Reads all entries of an open directory, except for unfinished files.
+    ///
+    /// # Errors
+    /// Fails if the directory can't be read.
+    pub fn of(directory: OwnedFd) -> io::Result<Self> {
+        let reader = Dir::read_from(directory.as_fd())?;
+        Ok(Self {
+            directory,
+            reader,
+            run: Vec::new(),
+        })
+    }
+
+    /// Returns the next entries, which are empty at the end. Names that disappear in the meantime
+    /// are omitted.
+    ///
+    /// # Errors
+    /// Fails if the directory can't be read.
+    pub fn next_piece(&mut self) -> io::Result<Vec<Entry>> {
+        let mut piece = Vec::new();
+        while piece.len() < PIECE {
+            if self.run.is_empty() {
+                self.fill()?;
+            }
+            let Some(name) = self.run.pop() else {
+                break;
+            };
+            piece.extend(self.entry(name)?);
+        }
+        Ok(piece)
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        while self.run.len() < RUN
+            && let Some(entry) = self.reader.read()
+        {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") && !is_reserved(name) {
+                self.run.push(name.to_vec());
+            }
+        }
+        self.run.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(())
+    }
+
+    fn entry(&self, name: Vec<u8>) -> io::Result<Option<Entry>> {
+        let directory = self.directory.as_fd();
+        let Some(stat) = look(directory, &name)? else {
+            return Ok(None);
+        };
+        let target = match stat.kind {
+            Kind::Symlink => target_of(directory, &name)?,
+            _ => None,
+        };
+        // Without a target, another file has taken the name of the link meanwhile.
+        let is_there = stat.kind != Kind::Symlink || target.is_some();
+        Ok(is_there.then_some(Entry { name, stat, target }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use crate::root::open_directory;
 
     use super::*;
 
@@ -327,5 +420,30 @@ mod tests {
         assert!(tree.link(&names("d"), b"x", time).is_err());
         assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1);
         assert_eq!(fs::read_dir(here.path().join("d")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn all_names_come_in_order_without_unfinished_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        for n in 0..600 {
+            std::fs::write(directory.path().join(format!("{n:03}")), "").unwrap();
+        }
+        std::fs::write(directory.path().join(".pathmark-7.part"), "").unwrap();
+        std::os::unix::fs::symlink("000", directory.path().join("link")).unwrap();
+        let mut entries = Entries::of(open_directory(directory.path()).unwrap()).unwrap();
+        let mut all = Vec::new();
+        loop {
+            let piece = entries.next_piece().unwrap();
+            if piece.is_empty() {
+                break;
+            }
+            assert!(piece.len() <= PIECE);
+            all.extend(piece);
+        }
+        assert_eq!(all.len(), 601);
+        assert!(all.is_sorted_by(|one, other| one.name < other.name));
+        let link = all.last().unwrap();
+        assert_eq!(link.target.as_deref(), Some(&b"000"[..]));
+        assert_eq!(link.stat.kind, Kind::Symlink);
     }
 }

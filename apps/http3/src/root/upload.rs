@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::draft::{Draft, Dropped};
-use super::stat_of;
+use super::{open_file, stat_of};
 use crate::resource::{Kind, Stat, Token};
 
 /// Maximum size of a note in bytes. Header fields have at most 64 KiB together.
@@ -106,9 +106,8 @@ impl Upload {
 
 /// Reads the note for a token. Returns `None` if it doesn't exist or is invalid.
 fn read_note(directory: BorrowedFd<'_>, token: &Token) -> io::Result<Option<Note>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = match openat(directory, token.note().as_slice(), flags, Mode::empty()) {
-        Ok(file) => File::from(file),
+    let file = match open_file(directory, &token.note()) {
+        Ok(file) => file,
         Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
@@ -166,8 +165,9 @@ fn lying(here: BorrowedFd<'_>, token: Token, names: &[Vec<u8>]) -> Option<Lying>
 mod tests {
     use std::os::unix::fs::FileExt;
 
-    use super::*;
     use crate::root::open_directory;
+
+    use super::*;
 
     #[test]
     fn an_upload_outlives_its_request_and_is_found() {

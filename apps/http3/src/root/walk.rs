@@ -7,10 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::stat_of;
+use super::tree::make_directory;
 use super::upload::{Lying, find_uploads};
 use crate::fields::PathName;
 use crate::resource::{Kind, Stat, is_reserved};
@@ -276,10 +277,7 @@ impl<'a> Walk<'a> {
         let look = || statat(self.here(), name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = match look() {
             Err(Errno::NOENT) if self.create => {
-                match mkdirat(self.here(), name, Mode::from_raw_mode(0o777)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
+                make_directory(self.here(), name, Mode::from_raw_mode(0o777))?;
                 look()?
             }
             looked => looked?,

@@ -6,12 +6,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h3::error::{Code, ConnectionError, StreamError};
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
-use pathmark_driver as driver;
+use pathmark_driver::{self as driver};
 
-use super::error::{LinkError, lost, no_stream};
 use super::frames::Frames;
-use super::hints::Hints;
-use super::streams::{BidiStream, RecvStream, SendStream, short};
+use super::streams::{BidiStream, Hints, RecvStream, SendStream, short};
+use super::{LinkError, lost, no_stream};
 
 /// Maximum size of a header section in bytes, whatever limit the user sets. Each field counts at
 /// least 32 bytes, and a map of `http` holds at most 32,768 fields.
@@ -37,7 +36,6 @@ pub(super) struct NextHead(Arc<Mutex<Option<Bytes>>>);
 
 /// Opens streams. A clone takes the head that was left for it, which replaces the frame of `h3`
 /// on the first stream that it opens.
-#[derive(Debug)]
 pub(super) struct Opener {
     adapter: Adapter,
     head: Option<Bytes>,
@@ -88,6 +86,10 @@ impl Adapter {
 
     pub(super) fn connection_error(&self, error: &ConnectionError) -> LinkError {
         LinkError::of_connection(self.connection.close_reason(), error)
+    }
+
+    pub(super) fn checked<T>(&self, done: Result<T, StreamError>) -> Result<T, LinkError> {
+        done.map_err(|error| self.stream_error(error))
     }
 
     pub(super) fn stream_error(&self, error: StreamError) -> LinkError {

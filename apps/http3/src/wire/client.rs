@@ -16,10 +16,8 @@ use tokio::sync::watch;
 
 use super::adapter::{Adapter, Opener, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
-use super::error::LinkError;
-use super::hints::Hint;
-use super::settings::PeerSettings;
-use super::streams::BidiStream;
+use super::streams::{BidiStream, Hint};
+use super::{LinkError, PeerSettings};
 
 /// Maximum number of interim responses before the final one.
 const MAX_INTERIM: usize = 16;
@@ -226,8 +224,7 @@ impl ClientExchange {
     /// Announces the approximate size of the content to the transport. Call this before sending it.
     pub fn announce(&self, bytes: u64) {
         let hint = Hint { priority: 0, bytes };
-        let stream = self.stream.id().into_inner();
-        self.link.adapter.hints().leave(stream, hint);
+        self.link.adapter.hints().leave(self.id(), hint);
     }
 
     /// Sends content.
@@ -238,8 +235,7 @@ impl ClientExchange {
         if data.is_empty() {
             return Ok(());
         }
-        let sent = self.stream.send_data(data).await;
-        sent.map_err(|error| self.link.adapter.stream_error(error))
+        self.link.adapter.checked(self.stream.send_data(data).await)
     }
 
     /// Ends the request. A server can stop the stream with H3_NO_ERROR before reading the whole
@@ -301,8 +297,10 @@ impl ClientExchange {
 
     /// Waits for the next response, either interim or final.
     async fn receive(&mut self) -> Result<Response<()>, LinkError> {
-        let response = self.stream.recv_response().await;
-        let response = response.map_err(|error| self.link.adapter.stream_error(error))?;
+        let response = self
+            .link
+            .adapter
+            .checked(self.stream.recv_response().await)?;
         self.interim += usize::from(response.status().is_informational());
         match self.interim <= MAX_INTERIM {
             true => Ok(response),
@@ -317,8 +315,7 @@ impl ClientExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
-        let data = self.stream.recv_data().await;
-        let data = data.map_err(|error| self.link.adapter.stream_error(error))?;
+        let data = self.link.adapter.checked(self.stream.recv_data().await)?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
@@ -327,8 +324,10 @@ impl ClientExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
-        let trailers = self.stream.recv_trailers().await;
-        let trailers = trailers.map_err(|error| self.link.adapter.stream_error(error))?;
+        let trailers = self
+            .link
+            .adapter
+            .checked(self.stream.recv_trailers().await)?;
         self.received = true;
         Ok(trailers)
     }
@@ -336,11 +335,7 @@ impl ClientExchange {
 
 impl Drop for ClientExchange {
     fn drop(&mut self) {
-        let _ = self
-            .link
-            .adapter
-            .hints()
-            .take(self.stream.id().into_inner());
+        let _ = self.link.adapter.hints().take(self.id());
         if !self.sent {
             self.stream.stop_stream(Code::H3_REQUEST_CANCELLED);
         }

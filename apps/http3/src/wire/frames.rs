@@ -4,12 +4,12 @@
 //! empty DATA frame as the end of the content, and it doesn't detect that a stream ends within a
 //! DATA frame. Therefore this filter rejects long frames, drops empty DATA frames and frames of
 //! unknown types, and detects whether a stream ends between two frames.
+//!
+//! Also has variable-length integers (RFC 9000 section 16).
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
-
-use super::varint;
 
 /// DATA, the only frame type without a limit on its length.
 pub(super) const DATA: u64 = 0;
@@ -108,7 +108,7 @@ impl Frames {
                 }
                 State::StreamType => {
                     self.head.push(input.get_u8());
-                    if let Some((kind, _)) = varint::take(&self.head) {
+                    if let Some((kind, _)) = take(&self.head) {
                         out.push_back(std::mem::take(&mut self.head).into());
                         self.state = if kind == CONTROL {
                             State::Header
@@ -154,9 +154,44 @@ impl Frames {
 
 /// Parses a frame header into type and length. Returns `None` while bytes are missing.
 pub(super) fn header(bytes: &[u8]) -> Option<(u64, u64)> {
-    let (kind, rest) = varint::take(bytes)?;
-    let (length, _) = varint::take(rest)?;
+    let (kind, rest) = take(bytes)?;
+    let (length, _) = take(rest)?;
     Some((kind, length))
+}
+
+/// The largest integer that can be encoded.
+pub(crate) const MAX: u64 = (1 << 62) - 1;
+
+/// Decodes an integer at the beginning, and also returns the rest. Returns `None` while bytes
+/// are missing.
+pub(crate) fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let first = *bytes.first()?;
+    let length = 1_usize << (first >> 6);
+    let (integer, rest) = bytes.split_at_checked(length)?;
+    let value = integer
+        .iter()
+        .skip(1)
+        .fold(u64::from(first & 0x3f), |value, byte| {
+            value << 8 | u64::from(*byte)
+        });
+    Some((value, rest))
+}
+
+/// Appends an integer in its shortest form. It must not exceed [`MAX`].
+pub(crate) fn put(out: &mut Vec<u8>, value: u64) {
+    let value = value.min(MAX);
+    let (length, mark) = match value {
+        0..0x40 => (1, 0),
+        0x40..0x4000 => (2, 0x40),
+        0x4000..0x4000_0000 => (4, 0x80),
+        _ => (8, 0xc0),
+    };
+    let bytes = value.to_be_bytes();
+    let begin = out.len();
+    out.extend_from_slice(bytes.get(8 - length..).unwrap_or_default());
+    if let Some(first) = out.get_mut(begin) {
+        *first |= mark;
+    }
 }
 
 #[cfg(test)]
@@ -213,5 +248,25 @@ mod tests {
         let other = b"\x02\x3f\xff\xff\xff";
         let passed = pass(Frames::unidirectional(0), other, 2).unwrap();
         assert_eq!(passed.0, other);
+    }
+
+    #[test]
+    fn integers_come_back_in_their_shortest_form() {
+        for (value, length) in [
+            (0, 1),
+            (63, 1),
+            (64, 2),
+            (16_383, 2),
+            (16_384, 4),
+            ((1 << 30) - 1, 4),
+            (1 << 30, 8),
+            (MAX, 8),
+        ] {
+            let mut out = Vec::new();
+            put(&mut out, value);
+            assert_eq!(out.len(), length);
+            assert_eq!(take(&out), Some((value, &[][..])));
+            assert_eq!(take(&out[..length - 1]), None);
+        }
     }
 }

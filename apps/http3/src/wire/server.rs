@@ -14,11 +14,9 @@ use pathmark_driver::{self as driver, WriteError};
 
 use super::adapter::{Adapter, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
-use super::error::{LinkError, codes};
-use super::hints::Hint;
-use super::settings::Protocol;
-use super::streams::BidiStream;
+use super::streams::{BidiStream, Hint};
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
+use super::{LinkError, Protocol, codes};
 
 /// Bytes by which a HEADERS frame can exceed the limit of a header section. A section
 /// just above its limit is answered with status 431, and only one far above it with a reset.
@@ -198,19 +196,20 @@ fn is_of_a_connection(headers: &HeaderMap) -> bool {
 }
 
 impl ServerExchange {
+    fn id(&self) -> u64 {
+        self.stream.send_id().into_inner()
+    }
+
     /// Receives the stream's HTTP datagrams from now on. Returns `None` without tunnels.
     pub fn datagrams(&self) -> Option<DatagramFlow> {
         let hub = self.hub.as_ref()?;
-        Some(hub.flow(self.stream.send_id().into_inner()))
+        Some(hub.flow(self.id()))
     }
 
     /// Takes the content in both directions, after a 2xx response to CONNECT.
     #[must_use]
     pub fn into_tunnel(mut self) -> Option<(TunnelSend, TunnelRecv)> {
-        let (stream, hints) = (
-            self.stream.send_id().into_inner(),
-            self.adapter.hints().clone(),
-        );
+        let (stream, hints) = (self.id(), self.adapter.hints().clone());
         hints.want_parts(stream);
         self.left = true;
         drop(self);
@@ -229,8 +228,7 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
-        let data = self.stream.recv_data().await;
-        let data = data.map_err(|error| self.adapter.stream_error(error))?;
+        let data = self.adapter.checked(self.stream.recv_data().await)?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
@@ -239,13 +237,12 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
-        let trailers = self.stream.recv_trailers().await;
-        trailers.map_err(|error| self.adapter.stream_error(error))
+        self.adapter.checked(self.stream.recv_trailers().await)
     }
 
     /// Waits until the client no longer wants the response or has gone.
     pub fn gone(&self) -> impl Future<Output = LinkError> + Send + use<> {
-        let stream = self.stream.send_id().into_inner();
+        let stream = self.id();
         let gone = self.adapter.hints().gone(stream);
         async move {
             match gone.await {
@@ -269,8 +266,9 @@ impl ServerExchange {
     /// the most urgent) and its approximate size in bytes. Call this before responding.
     pub fn hint(&self, urgency: u8, bytes: u64) {
         let priority = -i32::from(urgency);
-        let stream = self.stream.send_id().into_inner();
-        self.adapter.hints().leave(stream, Hint { priority, bytes });
+        self.adapter
+            .hints()
+            .leave(self.id(), Hint { priority, bytes });
     }
 
     /// Sends the header section of a response, either interim (status 1xx) or final.
@@ -278,8 +276,7 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`].
     pub async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
-        let sent = self.stream.send_response(head).await;
-        sent.map_err(|error| self.adapter.stream_error(error))
+        self.adapter.checked(self.stream.send_response(head).await)
     }
 
     /// Sends content.
@@ -290,8 +287,7 @@ impl ServerExchange {
         if data.is_empty() {
             return Ok(());
         }
-        let sent = self.stream.send_data(data).await;
-        sent.map_err(|error| self.adapter.stream_error(error))
+        self.adapter.checked(self.stream.send_data(data).await)
     }
 
     /// Ends the response, after handing it to the transport completely.
@@ -300,13 +296,11 @@ impl ServerExchange {
     /// [`LinkError`].
     pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         if let Some(trailers) = trailers {
-            let sent = self.stream.send_trailers(trailers).await;
-            sent.map_err(|error| self.adapter.stream_error(error))?;
+            self.adapter
+                .checked(self.stream.send_trailers(trailers).await)?;
         }
-        let stream = self.stream.send_id().into_inner();
-        self.adapter.hints().want_end(stream);
-        let finished = self.stream.finish().await;
-        finished.map_err(|error| self.adapter.stream_error(error))?;
+        self.adapter.hints().want_end(self.id());
+        self.adapter.checked(self.stream.finish().await)?;
         self.finished = true;
         Ok(())
     }
@@ -317,7 +311,7 @@ impl ServerExchange {
     /// # Errors
     /// [`LinkError`], which is [`LinkError::Reset`] if the client does not want the rest.
     pub async fn acknowledged(&mut self) -> Result<(), LinkError> {
-        let stream = self.stream.send_id().into_inner();
+        let stream = self.id();
         let Some(end) = self.adapter.hints().take_end(stream) else {
             return Ok(());
         };
@@ -338,7 +332,7 @@ impl ServerExchange {
 
 impl Drop for ServerExchange {
     fn drop(&mut self) {
-        let (hints, stream) = (self.adapter.hints(), self.stream.send_id().into_inner());
+        let (hints, stream) = (self.adapter.hints(), self.id());
         let _ = (hints.take(stream), hints.take_end(stream));
         hints.forget_opened(stream);
         if self.left {

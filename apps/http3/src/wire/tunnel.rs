@@ -10,11 +10,9 @@ use bytes::{Buf, Bytes};
 use pathmark_driver::{self as driver, Stall, Stopped, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::error::codes;
+use super::codes;
 use super::frames::{self, DATA};
-use super::hints::{Hints, Parts, Received};
-use super::streams::short;
-use super::varint;
+use super::streams::{Hints, Parts, Received, short};
 
 /// Maximum payload in bytes of a DATA frame that is written from a slice.
 const MOST_WRITTEN: usize = 64 * 1024;
@@ -132,8 +130,8 @@ impl TunnelSend {
             return;
         }
         let mut head = Vec::with_capacity(9);
-        varint::put(&mut head, DATA);
-        varint::put(&mut head, payload.len() as u64);
+        frames::put(&mut head, DATA);
+        frames::put(&mut head, payload.len() as u64);
         self.head = head.into();
         self.payload = payload;
     }

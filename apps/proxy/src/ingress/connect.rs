@@ -1,14 +1,19 @@
-//! HTTP CONNECT (RFC 9110 section 9.3.6, RFC 9112).
+//! HTTP CONNECT (RFC 9110 section 9.3.6, RFC 9112), and the early bytes of a connection, which
+//! directly follow its flow's request.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use pathmark_http3::http::StatusCode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::{Ingress, count};
-use crate::outbound::{Outbound, Refusal};
-use crate::status;
+use super::Ingress;
+use super::splice::Half;
+use crate::count;
+use crate::flows::Meter;
+use crate::outbound::{self, Outbound, Refusal};
 use crate::target::{Target, TargetError};
 
 /// Maximum length of a request's header section in bytes.
@@ -50,7 +55,7 @@ impl RequestError {
 /// Formats the answer to a client whose flow was refused. It is the response of an HTTP/3 proxy,
 /// except that a denied target results in status 403.
 fn refused(target: &Target, refusal: &Refusal) -> String {
-    let (status, field) = match (refusal, status::of(refusal)) {
+    let (status, field) = match (refusal, outbound::status_of(refusal)) {
         (Refusal::Denied, (_, field)) => (403, field),
         (_, of) => of,
     };
@@ -149,6 +154,46 @@ async fn read(
         if local.read_buf(head).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+    }
+}
+
+/// Reads the first bytes of a connection while its flow is being opened.
+pub(super) struct Early<'a> {
+    from: Half<'a>,
+    /// Bytes that may still be read.
+    left: usize,
+    meter: &'a Meter,
+}
+
+impl<'a> Early<'a> {
+    /// Creates a reader of at most `most` bytes.
+    pub(super) const fn new(local: &'a TcpStream, most: usize, meter: &'a Meter) -> Self {
+        Self {
+            from: Half(local),
+            left: most,
+            meter,
+        }
+    }
+}
+
+impl AsyncRead for Early<'_> {
+    /// The reader ends after `most` bytes.
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = self.left.min(buffer.remaining());
+        if room == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut self.from).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        self.left -= read;
+        self.meter.add(read);
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::classes::Classes;
+use crate::count;
 use crate::flows::idle::{OnceAMinute, UdpFlow, UdpFlows};
 use crate::flows::{Carried, Flows, Kind, Listed, Side};
 use crate::outbound::{Abort, Outbound, Refusal};
 use crate::target::Target;
 
 pub mod connect;
-mod early;
 pub mod listen;
 pub mod socks;
-pub mod spec;
 pub mod splice;
 pub mod transparent;
 mod udp;
+
+pub use listen as spec;
 
 /// Maximum time to wait for a client to receive the last answer.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -72,65 +73,34 @@ impl Limits {
     }
 }
 
-/// Counters of an ingress.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    /// Accepted TCP connections.
-    pub accepted: u64,
-    /// TCP flows that have ended for any reason.
-    pub ended: u64,
-    /// Flows that could not be opened.
-    pub refused: u64,
-    /// Flows that were refused because the proxy could not authenticate the client.
-    pub unauthorized: u64,
-    /// TCP flows ended by a reset.
-    pub reset: u64,
-    /// Clients whose request was invalid or late.
-    pub bad_requests: u64,
-    /// Errors of accept(2) or recv(2), for example a lack of descriptors.
-    pub accept_failures: u64,
-    /// UDP flows begun so far.
-    pub udp_flows: u64,
-    /// Datagrams dropped because they were malformed or a limit was reached.
-    pub dropped: u64,
-    /// Marks of the path that were lost because the datagram had no ECN.
-    pub marks_refused: u64,
-    /// Bytes of TCP flows toward targets.
-    pub up: u64,
-    /// Bytes of TCP flows from targets.
-    pub down: u64,
-}
-
-macro_rules! counters {
-    ($($name:ident),* $(,)?) => {
-        #[derive(Debug, Default)]
-        struct Counters { $($name: AtomicU64),* }
-
-        impl Counters {
-            fn counts(&self) -> Counts {
-                Counts { $($name: self.$name.load(Ordering::Relaxed)),* }
-            }
-        }
-    };
-}
-
-counters!(
-    accepted,
-    ended,
-    refused,
-    unauthorized,
-    reset,
-    bad_requests,
-    accept_failures,
-    udp_flows,
-    dropped,
-    marks_refused,
-    up,
-    down,
-);
-
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+counters! {
+    /// Counters of an ingress.
+    Counts {
+        /// Accepted TCP connections.
+        accepted,
+        /// TCP flows that have ended for any reason.
+        ended,
+        /// Flows that could not be opened.
+        refused,
+        /// Flows that were refused because the proxy could not authenticate the client.
+        unauthorized,
+        /// TCP flows ended by a reset.
+        reset,
+        /// Clients whose request was invalid or late.
+        bad_requests,
+        /// Errors of accept(2) or recv(2), for example a lack of descriptors.
+        accept_failures,
+        /// UDP flows begun so far.
+        udp_flows,
+        /// Datagrams dropped because they were malformed or a limit was reached.
+        dropped,
+        /// Marks of the path that were lost because the datagram had no ECN.
+        marks_refused,
+        /// Bytes of TCP flows toward targets.
+        up,
+        /// Bytes of TCP flows from targets.
+        down,
+    }
 }
 
 impl Counters {
@@ -273,9 +243,9 @@ impl<O: Outbound> Ingress<O> {
         splice::reset_on_close(&local);
         let listed = self.list(&local, by, target);
         let most = self.limits().early;
-        let mut early = early::Early::new(&local, most, listed.up());
+        let mut early = connect::Early::new(&local, most, &listed.up);
         let opened = self.open(&local, target, &mut early).await;
-        let sent = listed.up().bytes();
+        let sent = listed.up.bytes();
         self.counters.up.fetch_add(sent, Ordering::Relaxed);
         if let Some(Ok(flow)) = opened {
             self.join(local, Vec::new(), flow, &listed).await;

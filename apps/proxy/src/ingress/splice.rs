@@ -91,8 +91,8 @@ where
         let before = (up.moved, down.moved);
         let (sent, received) = (up.poll(cx, from, write), down.poll(cx, read, to));
         for (meter, direction, before) in [
-            (carried.up(), &up, before.0),
-            (carried.down(), &down, before.1),
+            (&carried.up, &up, before.0),
+            (&carried.down, &down, before.1),
         ] {
             meter.add((direction.moved - before) as usize);
             meter.set_blocked(!direction.held.is_empty());
@@ -116,11 +116,9 @@ where
 }
 
 /// One side was reset or failed.
-#[derive(Debug)]
 struct Broken;
 
 /// A direction's state.
-#[derive(Debug)]
 struct Direction {
     /// Bytes read but not written yet, which begin at `written`.
     held: Vec<u8>,
@@ -129,7 +127,6 @@ struct Direction {
     state: State,
 }
 
-#[derive(Debug)]
 enum State {
     Open,
     /// The source has ended. Held bytes are written before the end.

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,13 +15,13 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::{Ingress, count};
-use crate::decapsulation::leaving;
+use super::Ingress;
 use crate::flows::idle::UdpFlow;
 use crate::flows::{Kind, Listed};
-use crate::marked;
-use crate::outbound::{Datagrams, Outbound};
+use crate::outbound::{self, Datagrams, Outbound};
+use crate::payload::leaving;
 use crate::target::Target;
+use crate::{count, lock};
 
 /// Maximum payload of UDP over IPv6 in bytes (RFC 768: 65,535 bytes minus the header).
 pub(super) const LONGEST: usize = 65_527;
@@ -43,13 +43,11 @@ pub(super) trait Back: Send + Sync + 'static {
 }
 
 /// The flows of a socket, which end when this is dropped.
-#[derive(Debug)]
 pub(super) struct Flows<K>(Arc<Mutex<Map<K>>>);
 
 type Map<K> = HashMap<K, Queue>;
 
 /// Datagrams waiting for a flow.
-#[derive(Debug)]
 struct Queue {
     payloads: mpsc::Sender<(Bytes, Ecn)>,
     bytes: Arc<AtomicUsize>,
@@ -69,10 +67,6 @@ impl Queue {
         }
         pushed
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
@@ -183,7 +177,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         while let Some((payload, ecn)) = queue.recv().await {
             self.bytes.fetch_sub(payload.len(), Ordering::Relaxed);
             self.place.sent();
-            self.listed.up().add(payload.len());
+            self.listed.up.add(payload.len());
             if datagrams.send_marked(payload, ecn).await.is_err() {
                 break;
             }
@@ -195,7 +189,7 @@ impl<K: Eq + Hash, O: Outbound, B: Back> Flow<K, O, B> {
         let counters = &self.ingress.counters;
         while let Ok((payload, marks)) = datagrams.receive_marked().await {
             self.place.answered();
-            self.listed.down().add(payload.len());
+            self.listed.down.add(payload.len());
             let ecn = leaving(marks.inner, marks.outer, &counters.marks_refused);
             if self.back.deliver(&payload, ecn).await.is_err() {
                 count(&counters.dropped);
@@ -230,7 +224,7 @@ pub(super) async fn receive<O>(
     buffer: &mut [u8],
 ) -> (usize, SocketAddr, Ecn) {
     loop {
-        match marked::receive(socket, buffer).await {
+        match outbound::receive(socket, buffer).await {
             Ok(received) => {
                 if let Some(from) = received.from {
                     return (received.length, from, received.ecn);
@@ -255,7 +249,7 @@ impl Shared {
 
     pub(super) async fn send(&self, payload: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let socket = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
-        let sent = marked::send(&socket, payload, Some(to), ecn);
+        let sent = outbound::send(&socket, payload, Some(to), ecn);
         sent.await.map(drop)
     }
 }

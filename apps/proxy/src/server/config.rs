@@ -13,7 +13,7 @@ use toml::Spanned;
 use super::{Access, Times, User, UserKey};
 use crate::classes::Classes;
 use crate::policy::Policy;
-use crate::token::{BadToken, Token};
+use crate::uri::{BadToken, Token};
 
 /// Default limits on the flows of a user and of all users.
 const FLOWS_PER_USER: usize = 1_000;
@@ -289,16 +289,15 @@ pub fn users(place: &str, text: &str) -> Result<Vec<(String, Credential)>, Confi
         }
         let token = token.trim();
         let credential = match token.strip_prefix(CERTIFICATE) {
-            Some(pin) => Credential::Certificate(
-                pin.parse()
-                    .map_err(|_| wrong("`sha256:` and 64 hexadecimal digits are a certificate"))?,
-            ),
-            None => Credential::Token(
-                token
-                    .parse()
-                    .map_err(|error: BadToken| wrong(&error.to_string()))?,
-            ),
-        };
+            Some(pin) => pin
+                .parse()
+                .map(Credential::Certificate)
+                .map_err(|_| wrong("`sha256:` and 64 hexadecimal digits are a certificate")),
+            None => token
+                .parse()
+                .map(Credential::Token)
+                .map_err(|error: BadToken| wrong(&error.to_string())),
+        }?;
         if !names.insert(name) {
             return Err(wrong("another line has this name"));
         }

@@ -7,17 +7,14 @@
 //! ```
 
 pub mod config;
-mod counters;
 mod reach;
-mod relay;
 mod request;
-mod udp;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pathmark_driver::{self as driver, Connection};
@@ -25,12 +22,13 @@ use pathmark_http3::http::Request;
 use pathmark_http3::wire::{LinkError, ServerExchange, ServerLink};
 use pathmark_transport::crypto::tls::Pin;
 use tokio::task::JoinSet;
+use users::Gate;
 
 use crate::flows::{Flows, Side};
+use crate::outbound::Refusal;
 use crate::target::Target;
-pub use counters::Counts;
-use counters::{Counters, count};
-use users::Gate;
+use crate::{count, lock};
+
 pub use users::{Access, User, UserKey};
 
 /// Maximum size of a header section in bytes.
@@ -84,7 +82,7 @@ impl Denied {
     const MOST: usize = 1000;
 
     fn is_new(&self, target: &Target) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         known.len() < Self::MOST && known.insert(target.to_string())
     }
 }
@@ -104,7 +102,7 @@ impl Session {
     /// Returns how many streams the client can open, both for its flows and for requests above
     /// the limit, which still get a response.
     pub fn streams(&self) -> usize {
-        2 * self.shared.gate.rules().flows_per_user() + SPARE_STREAMS
+        2 * self.shared.gate.rules().access.flows_per_user + SPARE_STREAMS
     }
 
     fn limit_streams(&self, connection: &driver::Connection) {
@@ -120,15 +118,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.connections().remove(&self.id);
-    }
-}
-
-impl Shared {
-    fn connections(&self) -> MutexGuard<'_, BTreeMap<usize, Connection>> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.connections).remove(&self.id);
     }
 }
 
@@ -167,7 +157,7 @@ impl Proxy {
 
     /// Returns the connections of clients.
     pub fn connections(&self) -> Vec<Connection> {
-        self.0.connections().values().cloned().collect()
+        lock(&self.0.connections).values().cloned().collect()
     }
 
     /// Begins serving flows on a connection whose handshake is complete.
@@ -175,7 +165,7 @@ impl Proxy {
         let shared = Arc::clone(&self.0);
         count(&shared.counters.connections);
         let id = connection.stable_id();
-        shared.connections().insert(id, connection.clone());
+        lock(&shared.connections).insert(id, connection.clone());
         let chain = connection.peer_certificates();
         Session {
             shared,
@@ -242,6 +232,71 @@ async fn requests(
                     tracing::debug!(client = %session.client, %error, "no request arrived");
                 }
             }
+        });
+    }
+}
+
+counters! {
+    /// Totals since a proxy started.
+    #[non_exhaustive]
+    Counts {
+        /// Connections from clients.
+        connections,
+        /// Requests whose header section arrived.
+        requests,
+        /// Requests that aren't a valid CONNECT.
+        malformed,
+        /// Requests without a user's token or certificate.
+        unauthorized,
+        /// Requests that exceeded a limit on flows.
+        busy,
+        /// Requests for targets that aren't allowed.
+        denied,
+        /// Requests whose target's name could not be resolved.
+        unresolved,
+        /// Requests whose target refused, was unreachable or didn't respond.
+        unreached,
+        /// TCP flows.
+        tcp_flows,
+        /// TCP flows ended by a reset.
+        tcp_resets,
+        /// UDP flows.
+        udp_flows,
+        /// UDP flows ended by the idle timeout.
+        udp_idle,
+        /// UDP flows ended in favor of others because a limit was reached.
+        udp_evicted,
+        /// Flows ended because their user was revoked.
+        revoked,
+        /// Bytes from clients to targets.
+        bytes_up,
+        /// Bytes from targets to clients.
+        bytes_down,
+        /// Datagrams from clients to targets.
+        datagrams_up,
+        /// Datagrams from targets to clients.
+        datagrams_down,
+        /// Datagrams from targets that were sent as a capsule.
+        capsules_down,
+        /// Datagrams from clients that were dropped because of an unknown context, a missing flow,
+        /// a full queue, or an error of the socket.
+        datagrams_dropped,
+        /// Marks of the path from clients that were lost because the datagram had no ECN.
+        marks_refused,
+    }
+}
+
+fn add(counter: &AtomicU64, more: usize) {
+    counter.fetch_add(more as u64, Ordering::Relaxed);
+}
+
+impl Counters {
+    fn refused(&self, refusal: &Refusal) {
+        count(match refusal {
+            Refusal::Busy => &self.busy,
+            Refusal::Denied => &self.denied,
+            Refusal::Name => &self.unresolved,
+            _ => &self.unreached,
         });
     }
 }

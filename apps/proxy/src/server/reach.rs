@@ -1,22 +1,33 @@
-//! Connects to targets: resolves names, applies the policy, and tries the addresses.
+//! Connects to targets: resolves names, applies the policy, and tries the addresses. Relays bytes
+//! between a tunnel and a TCP connection.
+//!
+//! A FIN only ends its direction, whereas a reset of either side in either direction also resets
+//! the other side.
+//!
+//! After the client has ended a direction, this direction outlives the client's connection. This
+//! is necessary because a client can leave as soon as the transport has acknowledged all bytes,
+//! when the target might not have received them yet.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::time::Duration;
 
+use bytes::{Buf, Bytes, BytesMut};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
+use pathmark_driver::Connection;
+use pathmark_http3::wire::{TunnelRecv, TunnelSend};
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
-use tokio::task::JoinSet;
 
-use crate::marked;
-use crate::outbound::Refusal;
+use super::{Counters, add};
+use crate::flows::Carried;
+use crate::outbound::{self, Refusal};
 use crate::policy::{self, Policy};
 use crate::target::{Host, Target};
+use crate::target::{race, unspecified};
 
-/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
 /// TCP keep-alive for targets: idle time before the first probe, interval between probes, and
 /// their number.
 const KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 4);
@@ -28,7 +39,9 @@ pub(super) async fn tcp(
     time: Duration,
 ) -> Result<TcpStream, Refusal> {
     let connecting = async {
-        let stream = race(addresses(target, policy).await?).await?;
+        let raced = race(addresses(target, policy).await?, TcpStream::connect).await;
+        let last = |errors: Vec<io::Error>| errors.last().map_or(Refusal::Unreachable, refusal);
+        let stream = raced.map_err(last)?;
         let socket = SockRef::from(&stream);
         let (silence, interval, questions) = KEEP_ALIVE;
         let keepalive = TcpKeepalive::new()
@@ -70,13 +83,9 @@ pub(super) async fn udp(
 
 /// Opens a UDP socket that only receives datagrams from this address. No packet is sent.
 async fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).await?;
+    let socket = UdpSocket::bind(unspecified(address)).await?;
     socket.connect(address).await?;
-    marked::observe(&socket, address.is_ipv4())?;
+    outbound::observe(&socket, address.is_ipv4())?;
     Ok(socket)
 }
 
@@ -152,34 +161,6 @@ fn is_of_interface(address: IpAddr, own: Option<IpAddr>, mask: Option<IpAddr>) -
     is_anycast || own == Some(address)
 }
 
-/// Connects to the address that answers first. Each attempt starts a moment after the previous
-/// one, or as soon as that one has failed.
-async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream, Refusal> {
-    let mut addresses = addresses.into_iter();
-    let (mut attempts, mut last) = (JoinSet::new(), Refusal::Unreachable);
-    loop {
-        match addresses.next() {
-            Some(address) => drop(attempts.spawn(TcpStream::connect(address))),
-            None if attempts.is_empty() => return Err(last),
-            None => {}
-        }
-        let another = async {
-            match addresses.len() {
-                0 => std::future::pending().await,
-                _ => tokio::time::sleep(STAGGER).await,
-            }
-        };
-        tokio::select! {
-            Some(ended) = attempts.join_next() => match ended {
-                Ok(Ok(stream)) => return Ok(stream),
-                Ok(Err(error)) => last = refusal(&error),
-                Err(_) => {}
-            },
-            () = another => {}
-        }
-    }
-}
-
 /// Converts a connection error to a refusal.
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
@@ -200,8 +181,139 @@ fn is_scarce(error: &io::Error) -> bool {
     ) || matches!(error.raw_os_error(), Some(23 | 24))
 }
 
+/// Initial and maximum number of bytes per socket read. The size doubles when a flow fills it.
+const READ: (usize, usize) = (4 * 1024, 256 * 1024);
+/// Time for a target to accept a piece of data after its client's connection has ended.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Relays until both directions have ended. Dropping the future earlier resets both sides,
+/// because the target's socket has zero linger time.
+///
+/// A reset of either side, which has then also been sent to the other side.
+/// A reset of either side, which the other side has got then.
+pub(super) async fn relay(
+    target: TcpStream,
+    client: &Connection,
+    (mut send, mut recv): (TunnelSend, TunnelRecv),
+    bytes: (&Counters, &Carried),
+) -> io::Result<()> {
+    let relayed = tokio::try_join!(
+        up(&target, client, &mut recv, bytes),
+        down(&target, &mut send, bytes),
+    );
+    match relayed {
+        Ok(_) => SockRef::from(&target).set_linger(None),
+        Err(error) => {
+            send.reset();
+            recv.stop();
+            Err(error)
+        }
+    }
+}
+
+/// Relays from the tunnel to the target.
+async fn up(
+    target: &TcpStream,
+    client: &Connection,
+    recv: &mut TunnelRecv,
+    (all, flow): (&Counters, &Carried),
+) -> io::Result<()> {
+    loop {
+        let chunk = tokio::select! {
+            chunk = recv.chunk() => chunk?,
+            error = broken(target) => return Err(error),
+        };
+        let Some(chunk) = chunk else {
+            // The target may have already closed its side.
+            let _ = SockRef::from(target).shutdown(Shutdown::Write);
+            return Ok(());
+        };
+        add(&all.bytes_up, chunk.len());
+        flow.up.add(chunk.len());
+        tokio::select! {
+            written = flow.up.hand_over(write_all(target, chunk)) => written?,
+            // If the target reads nothing, waiting only for the write would hide a reset forever.
+            () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
+            () = given_up(client) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// Waits until the client is gone and the target has had enough time.
+async fn given_up(client: &Connection) {
+    client.closed().await;
+    tokio::time::sleep(PATIENCE).await;
+}
+
+async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {
+    while data.has_remaining() {
+        target.writable().await?;
+        match target.try_write(&data) {
+            Ok(written) => data.advance(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Relays from the target to the tunnel.
+async fn down(
+    target: &TcpStream,
+    send: &mut TunnelSend,
+    (all, flow): (&Counters, &Carried),
+) -> io::Result<()> {
+    let stopped = send.stopped();
+    tokio::pin!(stopped);
+    let mut size = READ.0;
+    loop {
+        tokio::select! {
+            ready = target.readable() => ready?,
+            _ = &mut stopped => return Err(io::ErrorKind::ConnectionReset.into()),
+        }
+        // Allocated per read, so that idle flows hold no buffer.
+        let mut buffer = BytesMut::with_capacity(size);
+        let read = match target.try_read_buf(&mut buffer) {
+            Ok(0) => return send.finish().await,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        add(&all.bytes_down, read);
+        flow.down.add(read);
+        let data = match read * 2 < buffer.capacity() {
+            // Copy a small piece, which would otherwise keep the whole buffer until it is
+            // acknowledged.
+            true => Bytes::copy_from_slice(&buffer),
+            false => buffer.freeze(),
+        };
+        size = match read == size {
+            true => (size * 2).min(READ.1),
+            false => read.next_power_of_two().clamp(READ.0, size),
+        };
+        tokio::select! {
+            sent = flow.down.hand_over(send.send(data)) => sent?,
+            error = broken(target) => return Err(error),
+        }
+    }
+}
+
+/// Waits for a reset by the target or another error of its connection.
+async fn broken(target: &TcpStream) -> io::Error {
+    match target.ready(Interest::ERROR).await {
+        Ok(_) => match target.take_error() {
+            Ok(Some(error)) | Err(error) => error,
+            // A read or a write has already returned it.
+            Ok(None) => std::future::pending().await,
+        },
+        Err(error) => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]

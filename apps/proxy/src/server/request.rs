@@ -1,41 +1,42 @@
-//! Handles one request, from its header section to the end of its flow.
+//! Handles one request, from its header section to the end of its flow. Relays datagrams of UDP
+//! flows (RFC 9298) between a tunnel and a UDP socket.
 
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHENTICATE, WWW_AUTHENTICATE};
 use pathmark_http3::http::{Method, Request, Response, StatusCode};
 use pathmark_http3::plan::problem;
-use pathmark_http3::wire::{LinkError, Protocol, ServerExchange, codes};
+use pathmark_http3::wire::capsule::{self, Capsules};
+use pathmark_http3::wire::{
+    DatagramFlow, DatagramRefused, LinkError, Protocol, ServerExchange, TunnelRecv, TunnelSend,
+    codes,
+};
+use pathmark_transport::Ecn;
+use tokio::net::UdpSocket;
 
-use super::Session;
-use super::counters::count;
 use super::users::{Place, Rules};
-use super::{reach, relay, udp};
-use crate::flows::{Kind, Listed};
-use crate::outbound::Refusal;
-use crate::payload::{self, Contexts, Marking};
-use crate::target::Target;
-use crate::token::TokenHash;
-use crate::{status, template};
+use super::{Session, Shared, add, reach};
+use crate::count;
+use crate::flows::idle::UdpFlow;
+use crate::flows::{Carried, Kind, Listed};
+use crate::outbound::{self, Refusal};
+use crate::payload::{self, Contexts, MOST, Marking, leaving};
+use crate::target::{Target, TargetError};
+use crate::uri::{self, TokenHash};
 
 /// The stream may carry capsules (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
-const PROXY_STATUS: HeaderName = HeaderName::from_static(status::FIELD);
+const PROXY_STATUS: HeaderName = HeaderName::from_static(outbound::PROXY_STATUS);
 
 /// The flow that a request opens.
 #[derive(Debug, PartialEq, Eq)]
-enum Ask {
-    Tcp(Target),
-    Udp(Target),
-}
-
-/// The reason why a request can't open a flow.
-#[derive(Debug, PartialEq, Eq)]
-enum NoAsk {
-    /// Respond with a status.
-    Status(StatusCode),
-    /// The request violates HTTP/3.
-    Malformed,
+struct Ask {
+    kind: Kind,
+    target: Target,
 }
 
 /// Responds to a request, and relays the flow that it opens until it ends.
@@ -52,41 +53,32 @@ async fn take(
     mut exchange: ServerExchange,
 ) -> Result<(), LinkError> {
     let shared = &session.shared;
-    let asked = ask(request);
-    if asked == Err(NoAsk::Malformed) {
+    let Some(asked) = ask(request) else {
         count(&shared.counters.malformed);
         exchange.reset(codes::MESSAGE_ERROR);
         return Ok(());
-    }
+    };
     let rules = shared.gate.rules();
     let hash = TokenHash::in_request(request.headers());
     let Some(member) = rules.member(hash.as_ref(), session.shown) else {
         count(&shared.counters.unauthorized);
-        let (status, field) = match asked {
-            Ok(Ask::Tcp(_)) => (
+        let (status, field) = match asked.map(|asked| asked.kind) {
+            Ok(Kind::Tcp) => (
                 StatusCode::PROXY_AUTHENTICATION_REQUIRED,
                 PROXY_AUTHENTICATE,
             ),
-            Ok(Ask::Udp(_)) => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
+            Ok(Kind::Udp) => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
             Err(_) => return no_files(exchange, request.method()).await,
         };
         let field = (field, HeaderValue::from_static("Bearer"));
         return finish(exchange, status, [field]).await;
     };
-    let asked = match asked {
+    let Ask { kind, target } = match asked {
         Ok(asked) => asked,
-        Err(no_ask) => {
+        Err(status) => {
             count(&shared.counters.malformed);
-            let status = match no_ask {
-                NoAsk::Status(status) => status,
-                NoAsk::Malformed => StatusCode::BAD_REQUEST,
-            };
             return finish(exchange, status, []).await;
         }
-    };
-    let kind = match asked {
-        Ask::Tcp(_) => Kind::Tcp,
-        Ask::Udp(_) => Kind::Udp,
     };
     let Some(place) = shared.gate.place(&rules, member, kind) else {
         return refuse(shared, exchange, &Refusal::Busy).await;
@@ -100,9 +92,9 @@ async fn take(
         rules: &rules,
     };
     let relaying = async {
-        match asked {
-            Ask::Tcp(target) => flow.tcp(exchange, &target).await,
-            Ask::Udp(target) => {
+        match kind {
+            Kind::Tcp => flow.tcp(exchange, &target).await,
+            Kind::Udp => {
                 let contexts = request.headers().get(&payload::FIELD);
                 let contexts = contexts.and_then(Contexts::read);
                 flow.udp(exchange, &target, contexts).await
@@ -120,27 +112,30 @@ async fn take(
     }
 }
 
-/// Parses the flow that a request opens.
-fn ask(request: &Request<()>) -> Result<Ask, NoAsk> {
+/// Parses the flow that a request opens. If it opens none, returns the status of the response, or
+/// `None` if it violates HTTP/3.
+fn ask(request: &Request<()>) -> Option<Result<Ask, StatusCode>> {
     let uri = request.uri();
     let protocol = request.extensions().get::<Protocol>();
-    let bad = |_| NoAsk::Status(StatusCode::BAD_REQUEST);
-    match (request.method(), protocol) {
+    let to = |kind, target: Result<Target, TargetError>| {
+        let asked = target.map(|target| Ask { kind, target });
+        asked.map_err(|_| StatusCode::BAD_REQUEST)
+    };
+    Some(match (request.method(), protocol) {
         (&Method::CONNECT, None) => {
             if uri.scheme().is_some() || uri.path_and_query().is_some() {
-                return Err(NoAsk::Malformed);
+                return None;
             }
-            let authority = uri.authority().ok_or(NoAsk::Malformed)?;
-            authority.as_str().parse().map(Ask::Tcp).map_err(bad)
+            to(Kind::Tcp, uri.authority()?.as_str().parse())
         }
         (&Method::CONNECT, Some(protocol)) if protocol.0 == "connect-udp" => {
             // The template has no query, and no path with one matches it.
             let path = uri.path_and_query().map_or("", |path| path.as_str());
-            template::target(path).map(Ask::Udp).map_err(bad)
+            to(Kind::Udp, uri::target(path))
         }
-        (&Method::CONNECT, Some(_)) => Err(NoAsk::Status(StatusCode::NOT_IMPLEMENTED)),
-        _ => Err(NoAsk::Status(StatusCode::NOT_FOUND)),
-    }
+        (&Method::CONNECT, Some(_)) => Err(StatusCode::NOT_IMPLEMENTED),
+        _ => Err(StatusCode::NOT_FOUND),
+    })
 }
 
 /// A flow that was given a place.
@@ -154,7 +149,7 @@ impl Flow<'_> {
     async fn tcp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
         let (session, rules) = (self.session, self.rules);
         let shared = &session.shared;
-        let reached = reach::tcp(target, rules.policy(), shared.times.connect).await;
+        let reached = reach::tcp(target, &rules.access.policy, shared.times.connect).await;
         let stream = match reached {
             Ok(stream) => stream,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
@@ -169,7 +164,7 @@ impl Flow<'_> {
         tunnel.0.start_flow();
         tunnel.0.set_weight(rules.treatment(target).weight);
         let client = &session.connection;
-        if let Err(error) = relay::relay(stream, client, tunnel, (counters, &listed)).await {
+        if let Err(error) = reach::relay(stream, client, tunnel, (counters, &listed)).await {
             count(&counters.tcp_resets);
             let (user, client) = (self.place.user(), session.client);
             tracing::debug!(%client, user, %target, %error, "reset");
@@ -186,7 +181,7 @@ impl Flow<'_> {
         let (shared, rules) = (&self.session.shared, self.rules);
         // Clients can send before they receive the response.
         let datagrams = exchange.datagrams();
-        let reached = reach::udp(target, rules.policy(), shared.times.connect).await;
+        let reached = reach::udp(target, &rules.access.policy, shared.times.connect).await;
         let socket = match reached {
             Ok(socket) => socket,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
@@ -196,8 +191,7 @@ impl Flow<'_> {
         let own = contexts.and_then(|_| Contexts::PROXY.value());
         let fields = own.map(|own| (payload::FIELD, own));
         let accepted = accept(exchange, [capsules].into_iter().chain(fields)).await?;
-        if let (Some(tunnel), Some(datagrams), Some(place)) =
-            (accepted, datagrams, self.place.udp())
+        if let (Some(tunnel), Some(datagrams), Some(place)) = (accepted, datagrams, &self.place.udp)
         {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
@@ -205,7 +199,7 @@ impl Flow<'_> {
             let treatment = rules.treatment(target);
             datagrams.set_weight(treatment.weight);
             let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
-            udp::relay(&socket, tunnel, ways, (shared, &listed, place), idle).await;
+            relay(&socket, tunnel, ways, (shared, &listed, place), idle).await;
         }
         Ok(())
     }
@@ -234,13 +228,7 @@ impl Flow<'_> {
 async fn accept(
     mut exchange: ServerExchange,
     fields: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
-) -> Result<
-    Option<(
-        pathmark_http3::wire::TunnelSend,
-        pathmark_http3::wire::TunnelRecv,
-    )>,
-    LinkError,
-> {
+) -> Result<Option<(TunnelSend, TunnelRecv)>, LinkError> {
     let mut response = Response::new(());
     response.headers_mut().extend(fields);
     exchange.respond(response).await?;
@@ -253,7 +241,7 @@ async fn refuse(
     refusal: &Refusal,
 ) -> Result<(), LinkError> {
     shared.counters.refused(refusal);
-    let (status, value) = status::of(refusal);
+    let (status, value) = outbound::status_of(refusal);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     let value = HeaderValue::from_str(&value).ok();
     finish(exchange, status, value.map(|value| (PROXY_STATUS, value))).await
@@ -286,6 +274,116 @@ async fn no_files(mut exchange: ServerExchange, method: &Method) -> Result<(), L
     exchange.finish(None).await
 }
 
+/// Relays until the client ends the flow or the idle timeout expires.
+pub(super) async fn relay(
+    socket: &UdpSocket,
+    (mut send, mut recv): (TunnelSend, TunnelRecv),
+    (datagrams, marking): (&DatagramFlow, Marking),
+    (shared, flow, place): (&Shared, &Carried, &UdpFlow),
+    idle: Duration,
+) {
+    flow.set_queue(Arc::clone(datagrams.queue()));
+    let out = Out {
+        socket,
+        marking,
+        shared,
+        flow,
+        place,
+    };
+    tokio::select! {
+        () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
+            out.to_target(&datagram, mark).await;
+        } } => {}
+        // The end of the stream ends the flow.
+        ended = out.capsules(&mut recv) => if ended.is_err() {
+            send.reset();
+        },
+        () = out.to_client(&mut send, datagrams) => {}
+        () = place.idle(|| idle) => count(&shared.counters.udp_idle),
+    }
+    // Ignore errors, because the client may be gone.
+    let _ = send.finish().await;
+}
+
+struct Out<'a> {
+    socket: &'a UdpSocket,
+    marking: Marking,
+    shared: &'a Shared,
+    flow: &'a Carried,
+    place: &'a UdpFlow,
+}
+
+impl Out<'_> {
+    /// Sends the payload of an HTTP datagram to the target. `mark` is the ECN field of its packet.
+    async fn to_target(&self, datagram: &[u8], mark: Ecn) {
+        let counters = &self.shared.counters;
+        let sent = match self.marking.udp(datagram) {
+            Some((ecn, payload)) => {
+                let ecn = leaving(ecn, mark, &counters.marks_refused);
+                outbound::send(self.socket, payload, None, ecn).await
+            }
+            None => Err(io::ErrorKind::InvalidData.into()),
+        };
+        match sent {
+            Ok(bytes) => {
+                self.place.sent();
+                count(&counters.datagrams_up);
+                add(&counters.bytes_up, bytes);
+                self.flow.up.add(bytes);
+            }
+            // Either an ICMP message about an earlier datagram, or this one is too large for the
+            // path.
+            Err(_) => count(&counters.datagrams_dropped),
+        }
+    }
+
+    async fn capsules(&self, recv: &mut TunnelRecv) -> io::Result<()> {
+        let mut capsules = Capsules::new(payload::MOST_DATAGRAM);
+        let mut datagrams = VecDeque::new();
+        while let Some(chunk) = recv.chunk().await? {
+            let fed = capsules.feed(chunk, &mut datagrams);
+            fed.map_err(io::Error::other)?;
+            while let Some(datagram) = datagrams.pop_front() {
+                // Stream data doesn't belong to a single packet.
+                self.to_target(&datagram, Ecn::NotEct).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends datagrams from the target to the client.
+    async fn to_client(&self, send: &mut TunnelSend, datagrams: &DatagramFlow) {
+        let counters = &self.shared.counters;
+        let mut buffer = vec![0; MOST];
+        loop {
+            let received = match outbound::receive(self.socket, &mut buffer).await {
+                Ok(received) => received,
+                // An ICMP message about a datagram doesn't end the flow.
+                Err(error) if error.raw_os_error().is_some() => continue,
+                Err(_) => return,
+            };
+            let (length, ecn) = (received.length, received.ecn);
+            let contexts = self.marking.contexts(ecn);
+            let payload = buffer.get(..length).unwrap_or_default();
+            let sent = match datagrams.send(contexts, ecn, payload) {
+                Err(DatagramRefused::TooLong) => {
+                    count(&counters.capsules_down);
+                    let capsule: Bytes = capsule::datagram([&[contexts.0], payload]);
+                    send.send(capsule).await.is_ok()
+                }
+                sent => sent.is_ok(),
+            };
+            if !sent {
+                return;
+            }
+            self.place.answered();
+            count(&counters.datagrams_down);
+            add(&counters.bytes_down, length);
+            self.flow.down.add(length);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,24 +400,17 @@ mod tests {
     #[test]
     fn what_requests_ask_for() {
         let udp = "https://p/.well-known/masque/udp/a/53/";
-        let target = |text: &str| text.parse().unwrap();
-        let status = |status| Err(NoAsk::Status(status));
+        let flow = |kind, text: &str| {
+            let target = text.parse().unwrap();
+            Some(Ok(Ask { kind, target }))
+        };
+        let status = |status| Some(Err(status));
         for (method, uri, protocol, expected) in [
-            ("CONNECT", "a:80", None, Ok(Ask::Tcp(target("a:80")))),
-            (
-                "CONNECT",
-                "[::1]:80",
-                None,
-                Ok(Ask::Tcp(target("[::1]:80"))),
-            ),
+            ("CONNECT", "a:80", None, flow(Kind::Tcp, "a:80")),
+            ("CONNECT", "[::1]:80", None, flow(Kind::Tcp, "[::1]:80")),
             ("CONNECT", "a", None, status(StatusCode::BAD_REQUEST)),
-            ("CONNECT", "https://a:80/", None, Err(NoAsk::Malformed)),
-            (
-                "CONNECT",
-                udp,
-                Some("connect-udp"),
-                Ok(Ask::Udp(target("a:53"))),
-            ),
+            ("CONNECT", "https://a:80/", None, None),
+            ("CONNECT", udp, Some("connect-udp"), flow(Kind::Udp, "a:53")),
             (
                 "CONNECT",
                 "https://p/.well-known/masque/udp/a/53/?x",

@@ -11,7 +11,7 @@ use crate::flows::Kind;
 use crate::flows::idle::{OnceAMinute, UdpFlow, UdpFlows};
 use crate::policy::Policy;
 use crate::target::Target;
-use crate::token::TokenHash;
+use crate::uri::TokenHash;
 
 /// A user of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) struct Gate {
 
 #[derive(Debug)]
 pub(super) struct Rules {
-    access: Access,
+    pub(super) access: Access,
     members: Vec<Arc<Member>>,
 }
 
@@ -72,13 +72,12 @@ pub(super) struct Member {
 }
 
 /// A flow's place among those of its user and of all users.
-#[derive(Debug)]
 pub(super) struct Place {
     member: Arc<Member>,
     /// Number of this kind's flows of all users.
     all: Arc<AtomicUsize>,
     /// Its entry among the user's UDP flows, if it is one.
-    udp: Option<UdpFlow>,
+    pub(super) udp: Option<UdpFlow>,
     /// Whether another UDP flow was ended in favor of this one.
     pub(super) has_evicted: bool,
 }
@@ -129,20 +128,11 @@ impl Gate {
         let has_acted = placed.as_ref().is_none_or(|place| place.has_evicted);
         if has_acted && member.told.is_due() {
             let (user, most) = (&member.user.name, rules.access.flows_per_user);
-            match kind {
-                Kind::Tcp => {
-                    tracing::warn!(
-                        user,
-                        most,
-                        "a limit of TCP flows is reached: flows are refused"
-                    );
-                }
-                Kind::Udp => tracing::warn!(
-                    user,
-                    most,
-                    "a limit of UDP flows is reached: those that are idle longest end"
-                ),
-            }
+            let what = match kind {
+                Kind::Tcp => "a limit of TCP flows is reached: flows are refused",
+                Kind::Udp => "a limit of UDP flows is reached: those that are idle longest end",
+            };
+            tracing::warn!(user, most, "{what}");
         }
         placed
     }
@@ -213,16 +203,8 @@ impl Rules {
         }
     }
 
-    pub(super) const fn policy(&self) -> &Policy {
-        &self.access.policy
-    }
-
     pub(super) fn treatment(&self, target: &Target) -> Treatment {
         self.access.classes.of(target.port)
-    }
-
-    pub(super) const fn flows_per_user(&self) -> usize {
-        self.access.flows_per_user
     }
 
     /// Finds the user by token, or by certificate if there is no token. All tokens are compared,
@@ -246,11 +228,6 @@ impl Rules {
 impl Place {
     pub(super) fn user(&self) -> &str {
         &self.member.user.name
-    }
-
-    /// Returns the entry among the user's UDP flows.
-    pub(super) const fn udp(&self) -> Option<&UdpFlow> {
-        self.udp.as_ref()
     }
 
     /// Waits until the flow must end in favor of another flow.
@@ -280,8 +257,9 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use crate::uri::Token;
+
     use super::*;
-    use crate::token::Token;
 
     fn user(name: &str) -> User {
         let token: Token = format!("{name}-0123456789abcdef").parse().unwrap();

@@ -1,20 +1,25 @@
-//! Connects to a proxy.
+//! Connects to a proxy, and reports changes of this host's network by the kernel (rtnetlink(7)).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::libc::{
+    RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE, RTMGRP_LINK,
+};
+use nix::sys::socket::{
+    AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket,
+};
 use pathmark_driver::{ClientConfig, Connection, Endpoint};
 use socket2::SockRef;
 use tokio::net::lookup_host;
-use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::UNREAD;
 use crate::ingress::transparent::rules::OWN;
-use crate::target::{Host, Target};
-
-/// Delay between attempts to reach the addresses of a name (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
+use crate::target::{Host, Target, race, unspecified};
 
 /// Time limit for resolving a name.
 const RESOLVING: Duration = Duration::from_secs(3);
@@ -87,29 +92,9 @@ impl Dialer {
             Host::Name(name) => name.clone(),
             Host::Address(address) => address.to_string(),
         };
-        let mut addresses = self.resolve(&host).await?.into_iter();
-        let (mut attempts, mut failed) = (JoinSet::new(), Vec::new());
-        loop {
-            if let Some(address) = addresses.next() {
-                attempts.spawn(attempt(self.config.clone(), address, host.clone()));
-            } else if attempts.is_empty() {
-                return Err(failed.join("; "));
-            }
-            let another = async {
-                match addresses.len() {
-                    0 => std::future::pending().await,
-                    _ => tokio::time::sleep(STAGGER).await,
-                }
-            };
-            tokio::select! {
-                Some(ended) = attempts.join_next() => match ended {
-                    Ok(Ok(connection)) => return Ok(connection),
-                    Ok(Err(why)) => failed.push(why),
-                    Err(error) => failed.push(error.to_string()),
-                },
-                () = another => {}
-            }
-        }
+        let dial = |address| attempt(self.config.clone(), address, host.clone());
+        let dialed = race(self.resolve(&host).await?, dial).await;
+        dialed.map_err(|failed| failed.join("; "))
     }
 }
 
@@ -118,12 +103,8 @@ async fn attempt(
     address: SocketAddr,
     host: String,
 ) -> Result<Connection, String> {
-    let any: IpAddr = match address {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
-    let endpoint = UdpSocket::bind((any, 0)).and_then(|socket| {
+    let endpoint = UdpSocket::bind(unspecified(address)).and_then(|socket| {
         // The rules of a transparent listener let marked packets pass. Setting a mark requires
         // the same privileges as setting rules, so failing is harmless.
         let _ = SockRef::from(&socket).set_mark(OWN);
@@ -134,4 +115,63 @@ async fn attempt(
     let connecting = endpoint.connect_with(config, address, &host);
     let connecting = connecting.map_err(|error| failed(&error))?;
     connecting.await.map_err(|error| failed(&error))
+}
+
+/// Interfaces, addresses and routes for both IP versions.
+const GROUPS: i32 =
+    RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE;
+/// Time without reports after which a change is complete …
+const SETTLED: Duration = Duration::from_millis(100);
+/// … or time since its first report, whichever is earlier.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Receives reports from the kernel. This is a netlink socket, from which the runtime only needs
+/// recv(2).
+pub(super) struct Changes(Option<tokio::net::UdpSocket>);
+
+impl Changes {
+    /// Starts listening. If this fails, it is logged, and there are no reports.
+    pub(super) fn new() -> Self {
+        let opened = open();
+        if let Err(error) = &opened {
+            tracing::warn!(%error, "changes of the network are not reported");
+        }
+        Self(opened.ok())
+    }
+
+    /// Waits for a change to complete.
+    pub(super) async fn next(&self) {
+        self.report().await;
+        let end = async { while timeout(SETTLED, self.report()).await.is_ok() {} };
+        // If a host's network changes constantly, it is checked once per second.
+        let _ = timeout(LONGEST, end).await;
+    }
+
+    async fn report(&self) {
+        let Some(socket) = &self.0 else {
+            return std::future::pending().await;
+        };
+        // ENOBUFS means that reports were lost, which is also treated as a report.
+        if socket.recv(&mut [0; 8192]).await.is_err() {
+            sleep(SETTLED).await;
+        }
+    }
+}
+
+fn open() -> io::Result<tokio::net::UdpSocket> {
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let protocol = SockProtocol::NetlinkRoute;
+    let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol)?;
+    bind(
+        socket.as_raw_fd(),
+        &NetlinkAddr::new(0, GROUPS.unsigned_abs()),
+    )?;
+    tokio::net::UdpSocket::from_std(UdpSocket::from(socket))
+}
+
+/// Returns the source address of packets to a peer, or `None` if there is no route.
+pub(super) fn source(peer: SocketAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind(unspecified(peer)).ok()?;
+    socket.connect(peer).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }

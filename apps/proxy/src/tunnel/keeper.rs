@@ -1,19 +1,23 @@
-//! Keeps a tunnel's connection, reconnecting when it is lost.
+//! Keeps a tunnel's connection, reconnecting when it is lost. A reload replaces the tunnel for new
+//! flows.
 
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use pathmark_http3::wire::{ClientLink, LinkError};
+use pathmark_http3::wire::{ClientLink, LinkError, TunnelRecv, TunnelSend};
 use pathmark_transport::connection::ConnectionError;
+use tokio::io::AsyncRead;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::dial::Dialer;
-use super::network::{self, Changes};
-use crate::outbound::Refusal;
+use super::dial::{self, Changes, Dialer};
+use super::{Flow, Tunnel};
+use crate::outbound::{Outbound, Refusal};
+use crate::target::Target;
 
 /// Maximum size of a response's header section in bytes.
 const HEAD_BYTES: u64 = 64 * 1024;
@@ -226,14 +230,14 @@ async fn replace(
 ) -> ClientLink {
     let link = &kept.link;
     let connection = link.connection();
-    let mut from = network::source(connection.remote_address());
+    let mut from = dial::source(connection.remote_address());
     loop {
         let has_changed = tokio::select! {
             () = changes.next() => true,
             () = silence(link) => false,
         };
         if has_changed {
-            let Some(source) = network::source(connection.remote_address()) else {
+            let Some(source) = dial::source(connection.remote_address()) else {
                 tracing::warn!("the network has changed: no route leads to the proxy");
                 continue;
             };
@@ -334,4 +338,46 @@ async fn begin(dialer: &Dialer) -> Result<ClientLink, String> {
     let connection = dialer.dial().await?;
     let begun = ClientLink::with_tunnels(connection, HEAD_BYTES).await;
     begun.map_err(|error| error.to_string())
+}
+
+/// The tunnel for new flows. Existing flows keep theirs. Clones share the same switch.
+#[derive(Clone, Debug)]
+pub struct Switch(Arc<RwLock<Tunnel>>);
+
+impl Switch {
+    /// Creates a switch with its first tunnel.
+    pub fn new(tunnel: Tunnel) -> Self {
+        Self(Arc::new(RwLock::new(tunnel)))
+    }
+
+    /// Changes the tunnel for new flows.
+    pub fn change(&self, tunnel: Tunnel) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tunnel;
+    }
+
+    /// Returns the tunnel for new flows.
+    pub fn now(&self) -> Tunnel {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Outbound for Switch {
+    type Read = TunnelRecv;
+    type Write = TunnelSend;
+    type Datagrams = Flow;
+
+    async fn tcp_early(
+        &self,
+        target: &Target,
+        early: &mut (impl AsyncRead + Send + Unpin),
+    ) -> Result<(TunnelRecv, TunnelSend), Refusal> {
+        self.now().tcp_early(target, early).await
+    }
+
+    async fn udp(&self, target: &Target) -> Result<Flow, Refusal> {
+        self.now().udp(target).await
+    }
 }

@@ -2,34 +2,36 @@
 //! is lost.
 
 mod dial;
-mod flow;
 mod keeper;
-mod network;
-mod switch;
 
+use std::collections::VecDeque;
+use std::io;
 use std::num::NonZeroU8;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
+use keeper::{Keeper, Kept, State};
 use pathmark_driver::{Connection, Stall};
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use pathmark_http3::http::{Request, Response, Uri};
+use pathmark_http3::wire::capsule::{self, Capsules};
 use pathmark_http3::wire::{
-    ClientConnect, ClientLink, DatagramFlow, LinkError, TunnelRecv, TunnelSend, codes,
+    ClientConnect, ClientLink, DatagramFlow, DatagramRefused, LinkError, TunnelRecv, TunnelSend,
+    codes,
 };
+use pathmark_transport::{Ecn, QueueCounters};
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::Mutex;
+
+use crate::outbound::{self, Abort, Datagrams, Marks, Outbound, Refusal};
+use crate::payload::{self, Contexts, MOST, Marking};
+use crate::target::Target;
+use crate::uri::{self, Token};
 
 pub use dial::Dialer;
-pub use flow::Flow;
-use keeper::{Keeper, Kept, State};
-pub use switch::Switch;
-
-use crate::outbound::{Abort, Outbound, Refusal};
-use crate::payload::{self, Contexts, Marking};
-use crate::target::Target;
-use crate::token::Token;
-use crate::{status, template};
+pub use keeper::Switch;
 
 /// The stream may carry capsules (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
@@ -194,9 +196,9 @@ async fn attempt(
     let response = response(&mut request, early, sent).await?;
     let code = response.status();
     if !code.is_success() {
-        let field = response.headers().get(status::FIELD);
+        let field = response.headers().get(outbound::PROXY_STATUS);
         let field = field.map(HeaderValue::as_bytes);
-        return Ok(Err(status::read(code.as_u16(), field)));
+        return Ok(Err(outbound::refusal_of(code.as_u16(), field)));
     }
     let peer = response.headers().get(&payload::FIELD);
     let marking = Marking::new(Contexts::CLIENT, peer.and_then(Contexts::read));
@@ -253,7 +255,7 @@ impl Outbound for Tunnel {
 
     async fn udp(&self, target: &Target) -> Result<Flow, Refusal> {
         let mut early = tokio::io::empty();
-        let uri = format!("https://{}{}", self.0.authority, template::path(target));
+        let uri = format!("https://{}{}", self.0.authority, uri::path(target));
         let opening = self.open(uri, Some("connect-udp"), &mut early);
         let (opened, id) = opening.await?;
         Ok(Flow::new(opened, self.0.keeper.replaced(id)))
@@ -277,5 +279,134 @@ impl Abort for TunnelSend {
 
     fn stall(&self) -> Option<Stall> {
         Some(Self::stall(self))
+    }
+}
+
+/// The datagrams of one flow. Those too long for the path are sent as capsules. The flow ends
+/// once its connection has been replaced.
+pub struct Flow {
+    datagrams: Option<DatagramFlow>,
+    send: Mutex<TunnelSend>,
+    recv: Mutex<Received>,
+    marking: Marking,
+    /// `None` once the connection has been replaced.
+    replaced: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+}
+
+/// Incoming capsules.
+struct Received {
+    stream: TunnelRecv,
+    capsules: Capsules,
+    datagrams: VecDeque<Bytes>,
+}
+
+impl Flow {
+    fn new(
+        Opened {
+            send,
+            recv,
+            datagrams,
+            marking,
+        }: Opened,
+        replaced: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self {
+            replaced: Mutex::new(Some(Box::pin(replaced))),
+            datagrams,
+            marking,
+            send: Mutex::new(send),
+            recv: Mutex::new(Received {
+                stream: recv,
+                capsules: Capsules::new(payload::MOST_DATAGRAM),
+                datagrams: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// Waits for the next HTTP datagram from either source, and returns it with the ECN field of
+    /// its packet.
+    async fn next(&self) -> io::Result<(Bytes, Ecn)> {
+        let datagram = async {
+            match &self.datagrams {
+                Some(datagrams) => datagrams
+                    .receive()
+                    .await
+                    .map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error)),
+                None => std::future::pending().await,
+            }
+        };
+        let capsule = async { self.recv.lock().await.next().await };
+        let replaced = async {
+            let mut replaced = self.replaced.lock().await;
+            if let Some(awaited) = replaced.as_mut() {
+                awaited.await;
+                *replaced = None;
+            }
+        };
+        tokio::select! {
+            datagram = datagram => datagram,
+            // Stream data doesn't belong to a single packet.
+            datagram = capsule => datagram.map(|datagram| (datagram, Ecn::NotEct)),
+            () = replaced => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl Received {
+    async fn next(&mut self) -> io::Result<Bytes> {
+        loop {
+            if let Some(datagram) = self.datagrams.pop_front() {
+                return Ok(datagram);
+            }
+            let Some(chunk) = self.stream.chunk().await? else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            let fed = self.capsules.feed(chunk, &mut self.datagrams);
+            fed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+}
+
+impl Datagrams for Flow {
+    async fn send_marked(&self, payload: Bytes, ecn: Ecn) -> io::Result<()> {
+        if payload.len() > MOST {
+            let why = format!("a UDP payload has {MOST} bytes at most");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let contexts = self.marking.contexts(ecn);
+        let sent = match &self.datagrams {
+            Some(datagrams) => datagrams.send(contexts, ecn, &payload),
+            None => Err(DatagramRefused::TooLong),
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(DatagramRefused::TooLong) => {
+                let capsule = capsule::datagram([&[contexts.0], &payload]);
+                self.send.lock().await.send(capsule).await
+            }
+            Err(error) => Err(io::Error::new(io::ErrorKind::NotConnected, error)),
+        }
+    }
+
+    fn set_weight(&self, weight: NonZeroU8) {
+        if let Some(datagrams) = &self.datagrams {
+            datagrams.set_weight(weight);
+        }
+    }
+
+    fn queue(&self) -> Option<Arc<QueueCounters>> {
+        self.datagrams.as_ref().map(|flow| Arc::clone(flow.queue()))
+    }
+
+    async fn receive_marked(&self) -> io::Result<(Bytes, Marks)> {
+        loop {
+            let (mut datagram, outer) = self.next().await?;
+            // Other contexts belong to extensions that weren't requested.
+            let payload = self.marking.udp(&datagram);
+            if let Some((inner, length)) = payload.map(|(ecn, payload)| (ecn, payload.len())) {
+                datagram.advance(datagram.len() - length);
+                return Ok((datagram, Marks { inner, outer }));
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! socks` (libFuzzer).
 
 use pathmark_proxy::ingress::connect;
-use pathmark_proxy::ingress::socks::wire::{self, Request, SocksError};
+use pathmark_proxy::ingress::socks::{self, Request, SocksError};
 use pathmark_proxy::ingress::spec::{Bind, Forward};
 
 /// Random inputs per target in `cargo test`, in addition to the corpus.
@@ -43,19 +43,19 @@ fn prefixes<T: PartialEq + std::fmt::Debug>(
 }
 
 fn message(input: &[u8]) {
-    if let Ok(length) = wire::greeting(input) {
-        prefixes(input, length, wire::greeting);
+    if let Ok(length) = socks::greeting(input) {
+        prefixes(input, length, socks::greeting);
     }
-    if let Ok((request, length)) = wire::request(input) {
-        prefixes(input, length, wire::request);
+    if let Ok((request, length)) = socks::request(input) {
+        prefixes(input, length, socks::request);
         if let Request::Connect(target) = request {
             assert_ne!(target.port, 0);
         }
     }
-    if let Ok((target, payload)) = wire::datagram(input) {
+    if let Ok((target, payload)) = socks::datagram(input) {
         assert!(input.ends_with(payload));
-        let again = [&wire::datagram_header(&target)[..], payload].concat();
-        assert_eq!(wire::datagram(&again), Ok((target, payload)));
+        let again = [&socks::datagram_header(&target)[..], payload].concat();
+        assert_eq!(socks::datagram(&again), Ok((target, payload)));
     }
 }
 

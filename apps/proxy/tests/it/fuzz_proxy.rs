@@ -10,7 +10,7 @@ use bytes::Bytes;
 use pathmark_http3::wire::capsule::{Capsules, datagram};
 use pathmark_proxy::server::config::{self, Config, Credential};
 use pathmark_proxy::uri::ProxyUri;
-use pathmark_proxy::{status, template};
+use pathmark_proxy::{outbound, uri};
 
 /// Random inputs per target in `cargo test`.
 const ITERATIONS: usize = 100_000;
@@ -73,8 +73,8 @@ fn paths() {
     fuzz("paths", |input| {
         let text = String::from_utf8_lossy(input);
         let path = format!("/.well-known/masque/udp/{text}");
-        if let Ok(target) = template::target(&path) {
-            assert_eq!(template::target(&template::path(&target)), Ok(target));
+        if let Ok(target) = uri::target(&path) {
+            assert_eq!(uri::target(&uri::path(&target)), Ok(target));
         }
     });
 }
@@ -82,7 +82,7 @@ fn paths() {
 #[test]
 fn statuses() {
     fuzz("statuses", |input| {
-        let (status, field) = status::of(&status::read(502, Some(input)));
+        let (status, field) = outbound::status_of(&outbound::refusal_of(502, Some(input)));
         assert!((400..600).contains(&status) && field.contains("error="));
     });
 }

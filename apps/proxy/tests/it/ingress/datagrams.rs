@@ -206,7 +206,7 @@ impl Association {
     async fn ask(&self, target: &Target, payload: &[u8]) -> (Target, Vec<u8>) {
         let datagram = [&[0; 3], &socks_address(target)[..], payload].concat();
         let got = ask(&self.socket, &datagram).await;
-        let (from, payload) = pathmark_proxy::ingress::socks::wire::datagram(&got).unwrap();
+        let (from, payload) = pathmark_proxy::ingress::socks::datagram(&got).unwrap();
         (from, payload.to_vec())
     }
 }

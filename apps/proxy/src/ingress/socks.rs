@@ -1,9 +1,103 @@
-//! Parses and formats messages of SOCKS version 5 (RFC 1928) without I/O.
+//! SOCKS version 5 (RFC 1928): CONNECT and UDP ASSOCIATE (section 7).
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
-use crate::outbound::Refusal;
+use pathmark_transport::Ecn;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+
+use super::Ingress;
+use super::udp::{Back, Flows, LONGEST, Shared, receive};
+use crate::count;
+use crate::outbound::{self, Outbound, Refusal};
 use crate::target::{Host, Target, TargetError};
+
+impl<O: Outbound> Ingress<O> {
+    pub(super) async fn socks(&self, mut local: TcpStream) {
+        let handshake = tokio::time::timeout(self.limits().handshake, handshake(&mut local));
+        let request = match handshake.await {
+            Ok(Ok(Ok(request))) => request,
+            Ok(Ok(Err(refused))) => {
+                count(&self.counters.bad_requests);
+                tracing::debug!(error = %refused.error, "no flow for a SOCKS client");
+                return self.farewell(local, &refused.answer).await;
+            }
+            Ok(Err(_)) | Err(_) => return count(&self.counters.bad_requests),
+        };
+        match request {
+            Request::Connect(target) => self.socks_connect(local, &target).await,
+            Request::Associate(port) => self.associate(local, port).await,
+        }
+    }
+
+    async fn socks_connect(&self, mut local: TcpStream, target: &Target) {
+        let Ok(own) = local.local_addr() else {
+            return;
+        };
+        let listed = self.list(&local, "socks", target);
+        let mut early = tokio::io::empty();
+        let (read, write) = match self.open(&local, target, &mut early).await {
+            Some(Ok(flow)) => flow,
+            Some(Err(refusal)) => {
+                let answer = reply(code(&refusal), own);
+                return self.farewell(local, &answer).await;
+            }
+            None => return,
+        };
+        if local.write_all(&reply(0, own)).await.is_err() {
+            return self.give_up(read, write);
+        }
+        self.join(local, Vec::new(), (read, write), &listed).await;
+    }
+}
+
+/// The answer to a client that can't be served.
+struct Refused {
+    error: SocksError,
+    answer: Vec<u8>,
+}
+
+/// Reads a client's greeting and request, without reading any further bytes.
+async fn handshake(local: &mut TcpStream) -> io::Result<Result<Request, Refused>> {
+    let own = local.local_addr()?;
+    let mut bytes = Vec::new();
+    if let Err(error) = message(local, &mut bytes, greeting).await? {
+        let answer = match error {
+            SocksError::Method => UNACCEPTABLE.to_vec(),
+            _ => Vec::new(),
+        };
+        return Ok(Err(Refused { error, answer }));
+    }
+    local.write_all(&ACCEPTED).await?;
+    bytes.clear();
+    let request = message(local, &mut bytes, request).await?;
+    Ok(request
+        .map(|(request, _)| request)
+        .map_err(|error| Refused {
+            error,
+            answer: reply(error.code(), own),
+        }))
+}
+
+/// Reads a message by requesting the missing bytes until it is complete.
+async fn message<T>(
+    local: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    parse: impl Fn(&[u8]) -> Result<T, SocksError>,
+) -> io::Result<Result<T, SocksError>> {
+    loop {
+        let needed = match parse(bytes) {
+            Err(SocksError::Incomplete(needed)) => needed,
+            done => return Ok(done),
+        };
+        let missing = needed.saturating_sub(bytes.len()) as u64;
+        if (&mut *local).take(missing).read_buf(bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
 
 const VERSION: u8 = 5;
 /// The method "no authentication required" (section 3).
@@ -229,6 +323,89 @@ fn push(message: &mut Vec<u8>, host: &Host, port: u16) {
         }
     }
     message.extend_from_slice(&port.to_be_bytes());
+}
+
+/// Maximum length of the header before a payload, which can have a name of 255 bytes.
+const LONGEST_HEADER: usize = 3 + 2 + 255 + 2;
+
+/// A client that receives datagrams from one target.
+struct Client {
+    socket: Shared,
+    address: SocketAddr,
+    header: Vec<u8>,
+}
+
+impl Back for Client {
+    async fn deliver(&self, payload: &[u8], ecn: Ecn) -> io::Result<()> {
+        let datagram = [&self.header, payload].concat();
+        self.socket.send(&datagram, self.address, ecn).await
+    }
+}
+
+impl<O: Outbound> Ingress<O> {
+    /// Relays a client's datagrams until its connection ends.
+    ///
+    /// The socket uses the local address of the client's connection, and only accepts datagrams
+    /// from the client's address. If the request has no port, the first datagram determines it.
+    pub(super) async fn associate(&self, mut local: TcpStream, port: Option<u16>) {
+        let Ok((socket, peer)) = open(&local).await else {
+            return self.farewell(local, &reply(1, UNSPECIFIED)).await;
+        };
+        let Ok(own) = socket.local_addr() else {
+            return;
+        };
+        if local.write_all(&reply(0, own)).await.is_err() {
+            return;
+        }
+        let relay = self.relay(socket, peer, port);
+        let ended = async {
+            // Clients should send nothing on this connection. Any bytes are ignored.
+            let mut ignored = [0; 64];
+            while local.read(&mut ignored).await.is_ok_and(|read| read > 0) {}
+        };
+        tokio::select! {
+            () = relay => {}
+            () = ended => {}
+        }
+    }
+
+    async fn relay(&self, socket: UdpSocket, peer: SocketAddr, port: Option<u16>) {
+        let socket = Arc::new(socket);
+        let flows = Flows::new();
+        let mut port = port;
+        let mut buffer = vec![0; LONGEST + LONGEST_HEADER];
+        loop {
+            let (length, address, ecn) = receive(self, &socket, &mut buffer).await;
+            let datagram = datagram(buffer.get(..length).unwrap_or_default());
+            let known = address.ip() == peer.ip() && port.is_none_or(|port| port == address.port());
+            let (Ok((target, payload)), true) = (datagram, known) else {
+                count(&self.counters.dropped);
+                continue;
+            };
+            port = Some(address.port());
+            let way = ("socks", address, &target);
+            flows.offer(self, target.clone(), way, (payload, ecn), || {
+                let header = datagram_header(&target);
+                Ok(Client {
+                    socket: Shared::new(&socket),
+                    address,
+                    header,
+                })
+            });
+        }
+    }
+}
+
+const UNSPECIFIED: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// Opens the socket of an association, and returns it with the client's address.
+async fn open(local: &TcpStream) -> io::Result<(UdpSocket, SocketAddr)> {
+    let mut own = local.local_addr()?;
+    own.set_port(0);
+    let socket = UdpSocket::bind(own).await?;
+    outbound::observe(&socket, own.is_ipv4())?;
+    Ok((socket, local.peer_addr()?))
 }
 
 #[cfg(test)]
