@@ -118,7 +118,7 @@ fn the_summary_copies_its_figures() {
 fn tests_that_pages_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut sources = String::new();
-    for part in ["crates", "src", "xtask", "examples"] {
+    for part in ["apps", "crates", "examples", "src", "tools"] {
         for file in walk(&root.join(part), "rs") {
             sources += &fs::read_to_string(file).unwrap();
         }
@@ -156,10 +156,12 @@ fn targets_that_pages_name_exist() {
             };
             let package = match after("-p") {
                 None => root.clone(),
-                Some("pathmark-judges") => root.join("judges"),
-                Some(name) => root
-                    .join("crates")
-                    .join(name.trim_start_matches("pathmark-")),
+                Some(name) => {
+                    let name = name.trim_start_matches("pathmark-");
+                    let tiers = ["apps", "crates", "tools"].map(|tier| root.join(tier).join(name));
+                    let package = tiers.into_iter().find(|path| path.is_dir());
+                    package.unwrap_or_else(|| panic!("{}: {command}", page.display()))
+                }
             };
             let exists = |folder: &str, name: &str| {
                 let path = package.join(folder).join(name);
