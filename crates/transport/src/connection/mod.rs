@@ -221,13 +221,13 @@ impl Connection {
         self.lifecycle.has_sent_close()
     }
 
-    /// Builds the last datagram after a panic, which tells the peer about it (INTERNAL_ERROR).
-    /// Because the panic may have left the connection inconsistent, this only uses its keys,
-    /// addresses and packet numbers, and no congestion controller. You must not send the batch that
-    /// was being built when the panic occurred, because its last packet number may be reused here.
+    /// Builds the last datagram after a panic (INTERNAL_ERROR). Because the connection may be
+    /// inconsistent, this only uses its keys, addresses and packet numbers. You must not send the
+    /// batch that was being built when the panic occurred: its last packet number may be reused.
     pub fn close_after_panic(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
         self.lifecycle.close_last(error);
+        self.tracing.stop();
         self.sending(now).close(buffer)
     }
 

@@ -136,9 +136,16 @@ impl Tracing {
         }
     }
 
-    /// Returns the time of the last event, if there is a log whose connection hasn't ended.
+    /// Ends the log without a last report.
+    pub(crate) fn stop(&mut self) {
+        self.log = None;
+    }
+
+    /// Returns the time of the last event, if there is a log whose connection neither ended nor
+    /// panicked.
     pub(crate) fn unended(&self) -> Option<Instant> {
-        (self.log.is_some() && !self.ended).then_some(self.last)
+        let unended = self.log.is_some() && !self.ended && !std::thread::panicking();
+        unended.then_some(self.last)
     }
 
     /// Returns true if a report is due: regularly, and once when the connection has ended.

@@ -45,6 +45,7 @@ mod starts;
 mod streams;
 #[cfg(feature = "rustls")]
 mod tls;
+mod traced;
 mod turns;
 mod warm_return;
 mod window_limited;
