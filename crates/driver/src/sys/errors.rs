@@ -7,8 +7,8 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::control::each;
 use super::messages::address;
+use super::messages::each;
 use super::options::set;
 
 /// Room for a `sockaddr_in6`.

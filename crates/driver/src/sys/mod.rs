@@ -2,8 +2,6 @@
 
 mod alarm;
 #[cfg(target_os = "linux")]
-mod control;
-#[cfg(target_os = "linux")]
 mod errors;
 #[cfg(target_os = "linux")]
 mod messages;
@@ -15,8 +13,6 @@ mod send;
 #[cfg(all(test, target_os = "linux"))]
 pub(super) use alarm::RuntimeAlarm;
 pub(super) use alarm::{Alarm, SystemAlarm};
-#[cfg(target_os = "linux")]
-pub(super) use control::Control;
 #[cfg(target_os = "linux")]
 pub(super) use errors::{QueuedError, queue_errors, take_error};
 #[cfg(target_os = "linux")]
