@@ -21,7 +21,6 @@
 mod auth;
 mod edge;
 mod estimator;
-mod mac;
 mod message;
 mod prober;
 mod requester;
