@@ -1,7 +1,5 @@
 //! Receiving: many datagrams per system call, each with the fields of its IP header.
 
-mod own;
-
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use linux::ReceiveBatch;
 use other::ReceiveBatch;
 
 use super::own_socket::DatagramSocket;
-use own::OwnBatch;
+use super::own_socket::OwnBatch;
 
 /// Largest UDP payload with GRO, plus 20 cache lines. If buffers began at multiples of 64 KiB, they
 /// would compete for the same few cache sets, because small datagrams only use the start of each.

@@ -1,22 +1,26 @@
 //! Connections, as an application uses them.
+//!
+//! Where the polls of a connection handle wait.
+//!
+//! What keeps a connection open.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
 use super::clock;
-use super::places::Places;
 use super::receive_buffer::ReceiveBuffer;
 use super::shared::{Awaited, Shared, State};
-use super::user::User;
-use pathmark_transport::ControllerFactory;
+use super::waiters::Place;
 use pathmark_transport::connection::{ConnectionError, EarlyData, PathReport, Stats};
 use pathmark_transport::crypto::{ExportError, HandshakeData};
 use pathmark_transport::recovery::INITIAL_RTT;
 use pathmark_transport::streams::Dir;
-use pathmark_transport::{Signal, VarInt};
+use pathmark_transport::{ControllerFactory, Signal, VarInt};
 
 /// A QUIC connection. Clones are cheap handles of the same connection.
 ///
@@ -289,5 +293,90 @@ impl fmt::Debug for Connection {
         f.debug_struct("Connection")
             .field("handle", &self.shared.handle)
             .finish_non_exhaustive()
+    }
+}
+
+/// The places of one handle that polls, with one place for each event it can wait for. The handle
+/// gives them back when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) accept: [Place; 2],
+    pub(super) open: [Place; 2],
+    pub(super) datagram: Place,
+}
+
+impl Places {
+    pub(super) fn of(pair: &mut [Place; 2], dir: Dir) -> &mut Place {
+        let [bi, uni] = pair;
+        match dir {
+            Dir::Bi => bi,
+            Dir::Uni => uni,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let mut streams = self.accept.iter().chain(&self.open);
+        self.datagram.is_empty() && streams.all(Place::is_empty)
+    }
+
+    /// Gives back all places.
+    pub(super) fn leave(&mut self, shared: &Shared) {
+        if self.is_empty() {
+            return;
+        }
+        let mut state = shared.lock();
+        state.leave(Awaited::Datagram, &mut self.datagram);
+        for dir in [Dir::Bi, Dir::Uni] {
+            state.leave(Awaited::Accept(dir), Self::of(&mut self.accept, dir));
+            state.leave(Awaited::Open(dir), Self::of(&mut self.open, dir));
+        }
+    }
+}
+
+/// A reference to a connection, which is closed with code 0 once the last of these is dropped.
+#[derive(Debug)]
+pub(super) struct User(Arc<Shared>);
+
+impl User {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        shared.users.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+
+    /// Returns `None` if the last one was dropped.
+    pub(super) fn upgrade(shared: &Weak<Shared>) -> Option<Self> {
+        let shared = shared.upgrade()?;
+        let one_more = |users: usize| (users > 0).then(|| users + 1);
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let counted = shared.users.fetch_update(order.0, order.1, one_more);
+        counted.is_ok().then(|| Self(shared))
+    }
+}
+
+impl Deref for User {
+    type Target = Arc<Shared>;
+
+    fn deref(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Clone for User {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut state = self.0.lock();
+            if state.lost.is_none() {
+                drop(state);
+                self.0.close(0, Bytes::new());
+            } else {
+                state.wake_driver();
+            }
+        }
     }
 }

@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 
 use super::clock;
 use super::config::{ClientConfig, EndpointConfig, ServerConfig, TokioRuntime};
-use super::connecting::Connecting;
-use super::incoming::Accept;
+use super::handshake::Accept;
+use super::handshake::Connecting;
 use super::interfaces::{Interfaces, bound};
 use super::own_socket::DatagramSocket;
 use super::receive::ReceiveTask;

@@ -39,18 +39,13 @@
 mod arrivals;
 mod clock;
 mod config;
-mod connecting;
 mod connection;
 mod datagrams;
-mod deadlines;
 mod endpoint;
-#[cfg(target_os = "linux")]
-mod error_queue;
-mod incoming;
+mod handshake;
 mod interfaces;
 mod opening;
 mod own_socket;
-mod places;
 mod rebind;
 mod receive;
 mod receive_buffer;
@@ -59,14 +54,11 @@ mod refusals;
 mod send_stream;
 mod shared;
 mod socket;
-mod stream_error;
 mod streams;
 mod sys;
 mod task;
 mod timers;
-mod transport_config;
 mod unopened;
-mod user;
 mod waiters;
 
 #[cfg(test)]
@@ -114,16 +106,15 @@ mod waiting_tests;
 #[cfg(test)]
 mod woken;
 
+pub use crate::config::{IdleTimeout, TransportConfig};
+pub use crate::streams::{ReadError, ReadExactError, ReadToEndError, WriteError};
 pub use clock::now;
 pub use config::{ClientConfig, EndpointConfig, ServerConfig, TokioRuntime, default_runtime};
-pub use connecting::{Connecting, ZeroRtt};
 pub use connection::{Connection, WeakConnection};
 pub use datagrams::{DatagramQueue, SendDatagramError};
 pub use endpoint::{ConnectError, Endpoint};
-pub use incoming::{Accept, Incoming, IncomingFuture, RetryError};
+pub use handshake::{Accept, Connecting, Incoming, IncomingFuture, RetryError, ZeroRtt};
 pub use own_socket::{Datagram, DatagramSocket};
 pub use receive_buffer::ReceiveBuffer;
 pub use send_stream::{SendStream, Stall, Stopped};
-pub use stream_error::{ReadError, ReadExactError, ReadToEndError, WriteError};
 pub use streams::RecvStream;
-pub use transport_config::{IdleTimeout, TransportConfig};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::connection::Connection;
-use super::places::Places;
+use super::connection::Places;
 use super::send_stream::SendStream;
 use super::shared::{Awaited, Shared, State};
 use super::streams::RecvStream;

@@ -1,20 +1,23 @@
 //! The state that the tasks of connections, their endpoint and the application share, and how they
 //! wait for each other.
+//!
+//! A connection's locked state, and wakers that must wait until it is unlocked.
 
 mod connection;
 mod endpoint;
-mod guard;
-mod senders;
 mod state;
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Waker;
 
 use bytes::Bytes;
+pub(super) use endpoint::{Found, respond};
 use rustc_hash::FxHashMap;
+use state::Sender;
 use tokio::runtime::Handle;
 
 use super::config::ClientConfig;
@@ -27,10 +30,6 @@ use pathmark_transport::connection::{self as core, ConnectionError};
 use pathmark_transport::endpoint::ConnectionHandle;
 use pathmark_transport::path::LARGEST_MTU;
 use pathmark_transport::streams::{Dir, StreamId};
-
-pub(super) use endpoint::{Found, respond};
-use guard::Later;
-use senders::Sender;
 
 /// Bytes per send batch. With segmentation offload, one system call can send as many bytes as the
 /// largest single datagram has.
@@ -47,8 +46,8 @@ pub(super) struct Shared {
     pub(super) inbox: Inbox,
     /// At a client, the name of the server.
     pub(super) server_name: Option<String>,
-    /// References that keep the connection open ([`User`](super::user::User)). Others only keep its
-    /// state alive.
+    /// References that keep the connection open ([`User`](super::connection::User)). Others only
+    /// keep its state alive.
     pub(super) users: AtomicUsize,
     /// The most bytes that the path has needed of the socket's receive buffer.
     pub(super) receive_buffer: AtomicUsize,
@@ -144,4 +143,120 @@ pub(super) struct EndpointState {
     pub(super) client: Option<ClientConfig>,
     /// Tokens by server name.
     pub(super) tokens: FxHashMap<String, Bytes>,
+}
+
+/// The locked state. Tasks are only woken, and wakers only dropped, after unlocking it, because a
+/// task that is woken or dropped may end and drop handles of this connection.
+pub(crate) struct Guard<'a> {
+    state: MutexGuard<'a, State>,
+    /// Declared after the state, so that it is dropped after unlocking.
+    later: Option<Later>,
+}
+
+/// Work for the time when the state is unlocked.
+#[derive(Default)]
+pub(crate) struct Later {
+    woken: Woken,
+    forgotten: Vec<Waker>,
+}
+
+impl Later {
+    fn is_empty(&self) -> bool {
+        self.woken.first.is_none() && self.forgotten.is_empty()
+    }
+
+    pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.woken.extend(wakers);
+    }
+
+    /// Adds a waker to drop, because its task isn't waiting any more.
+    pub(crate) fn forget(&mut self, waker: Option<Waker>) {
+        self.forgotten.extend(waker);
+    }
+}
+
+/// Wakers that are woken when this is dropped. A single waker, as after most packets, needs no
+/// allocation.
+#[derive(Default)]
+struct Woken {
+    first: Option<Waker>,
+    others: Vec<Waker>,
+}
+
+impl Woken {
+    fn extend(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        let mut wakers = wakers.into_iter();
+        if self.first.is_none() {
+            self.first = wakers.next();
+        }
+        self.others.extend(wakers);
+    }
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        if let Some(first) = self.first.take() {
+            first.wake();
+            self.others.drain(..).for_each(Waker::wake);
+        }
+    }
+}
+
+impl<'a> Guard<'a> {
+    pub(crate) fn new(state: MutexGuard<'a, State>) -> Self {
+        Self { state, later: None }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // This may be a panic in the application's code, for example a controller or a logger.
+            // Since the state may be inconsistent, the task must check it.
+            self.state.wake_driver();
+        }
+        // Most calls wake nobody, so this is worth a branch.
+        if !self.state.later.is_empty() {
+            self.later = Some(std::mem::take(&mut self.state.later));
+        }
+    }
+}
+
+impl Deref for Guard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+#[cfg(test)]
+mod guard_tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::woken::Woken as WakeFlag;
+
+    /// All tasks are woken, and a single waker, as after most packets, needs no allocation.
+    #[test]
+    fn one_waker_takes_no_memory_and_many_are_all_woken() {
+        for count in [0, 1, 2, 50] {
+            let flags: Vec<_> = (0..count).map(|_| Arc::new(WakeFlag::default())).collect();
+            let mut woken = Woken::default();
+            for flag in &flags {
+                woken.extend(Some(Waker::from(Arc::clone(flag))));
+                woken.extend(None);
+            }
+            assert_eq!(woken.others.capacity() == 0, count <= 1, "{count}");
+            assert!(!flags.iter().any(|flag| flag.take()));
+            drop(woken);
+            assert!(flags.iter().all(|flag| flag.take()), "{count}");
+        }
+    }
 }

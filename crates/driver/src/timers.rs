@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use super::clock;
-use super::deadlines::Deadlines;
+use super::clock::{self, Deadlines};
 use super::sys::{Alarm, SystemAlarm};
 use pathmark_transport::Instant;
 

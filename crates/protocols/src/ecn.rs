@@ -28,7 +28,7 @@ pub fn marked(bits: u8, answer: &Answer) -> u8 {
 /// Reads the code from the ECN field of an IP packet.
 #[inline]
 pub fn read_packet(bytes: &[u8], layout: &Layout) -> Carried {
-    vcp_proto::carried::from_ecn(bytes, layout)
+    vcp_proto::mark::from_ecn(bytes, layout)
 }
 
 #[cfg(test)]

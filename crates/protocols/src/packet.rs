@@ -3,7 +3,7 @@
 use pathmark_cc::Answer;
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
-use vcp_proto::ecn;
+use vcp_proto::mark;
 
 pub use vcp_proto::mark::Row;
 
@@ -58,7 +58,7 @@ pub fn write_answer(
         }
         (Carrier::Ecn, Answer::Vcp(answer)) => {
             if let Ok(layout) = Layout::walk(bytes) {
-                let _ = ecn::mark(bytes, &layout, answer.code);
+                let _ = mark::mark_ecn(bytes, &layout, answer.code);
             }
         }
         (Carrier::Ecn | Carrier::None, _) => {}

@@ -75,10 +75,10 @@ impl Outer for NoHeader {
 #[inline]
 pub fn read(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     match Contents::classify(payload) {
-        Contents::Shim(Kind::VCP) => vcp_proto::carried::from_payload(payload),
+        Contents::Shim(Kind::VCP) => vcp_proto::mark::from_payload(payload),
         Contents::Shim(Kind::XCP) => read_xcp(payload, packet_bytes, ip),
         Contents::Shim(Kind::QUICK_START) => {
-            qs_proto::carried::from_payload(payload, ip.source_hash())
+            qs_proto::answer::from_payload(payload, ip.source_hash())
         }
         Contents::Shim(kind) => read_own(kind, payload),
         _ => Carried::Foreign,
@@ -106,8 +106,8 @@ fn read_own(kind: Kind, payload: &[u8]) -> Carried {
 #[inline]
 fn read_xcp(payload: &[u8], packet_bytes: u32, ip: &impl Outer) -> Carried {
     match ip.ttl() {
-        Some(ttl) => xcp_proto::carried::from_forwarded(payload, packet_bytes, ttl, || ip.source()),
-        None => xcp_proto::carried::from_payload(payload, packet_bytes),
+        Some(ttl) => xcp_proto::stamp::from_forwarded(payload, packet_bytes, ttl, || ip.source()),
+        None => xcp_proto::stamp::from_payload(payload, packet_bytes),
     }
 }
 
@@ -122,7 +122,7 @@ pub fn find(
     match Contents::classify(udp.payload(bytes)) {
         Contents::Shim(Kind::VCP) => match Lifted::find(bytes, udp) {
             Ok(lifted) => (
-                vcp_proto::carried::from_packet(&lifted.packet()),
+                vcp_proto::mark::from_packet(&lifted.packet()),
                 Carrier::Vcp(lifted),
             ),
             Err(_) => (Carried::Foreign, Carrier::None),
@@ -144,7 +144,7 @@ fn find_other(
     let payload = udp.payload(bytes);
     let carried = match kind {
         Kind::XCP => read_xcp(payload, packet_bytes, ip),
-        Kind::QUICK_START => qs_proto::carried::from_payload(payload, ip.source_hash()),
+        Kind::QUICK_START => qs_proto::answer::from_payload(payload, ip.source_hash()),
         _ => read_own(kind, payload),
     };
     if carried == Carried::Foreign {

@@ -9,9 +9,11 @@
 //!
 //! All other fields stay unchanged. Reports, unknown functions and requests that were denied
 //! before are not changed at all.
+//!
+//! Reads requests for a port.
 
-use pathmark_cc::QuickStartAnswer;
-use pathmark_shim::quick_start::{LEN, Rate, Repr};
+use pathmark_cc::{Carried, Duration, QuickStartAnswer, QuickStartCarried};
+use pathmark_shim::quick_start::{Function, LEN, Rate, Repr};
 use pathmark_shim::udp::{ChecksumState, Datagram};
 
 /// The result of answering a request.
@@ -84,6 +86,22 @@ fn answered(shim: &[u8; LEN], answer: &QuickStartAnswer, hops: u8) -> Option<[u8
     repr.rate = rate;
     repr.function = function;
     Some(repr.emit())
+}
+
+/// Reads the shim in front of a UDP payload; `source` is a hash of its sender's address. Returns
+/// [`Carried::Foreign`] if there is no valid request, because routers must not change reports
+/// and unknown functions.
+#[inline]
+pub fn from_payload(payload: &[u8], source: u32) -> Carried {
+    match Repr::parse(payload) {
+        Ok(repr) if repr.function.answered().is_some() => Carried::QuickStart(QuickStartCarried {
+            rate: repr.rate.bytes_per_second(),
+            rtt: repr.rtt.micros().map(Duration::from_micros),
+            source,
+            keeps: matches!(repr.function, Function::Keep | Function::Kept),
+        }),
+        _ => Carried::Foreign,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use pathmark_shim::quick_start::Function;
 
 use super::*;
-use crate::carried;
 
 fn request(rate: u64) -> Repr {
     Repr {
@@ -88,7 +87,7 @@ fn a_question_for_what_was_granted_is_answered_alike() {
     let lowered = after(&keep, &approved(500_000), 1);
     assert_eq!(lowered.function, Function::Kept);
     assert_eq!(lowered.rate, Rate::floor(500_000));
-    let Carried::QuickStart(carried) = carried::from_payload(&lowered.emit(), 3) else {
+    let Carried::QuickStart(carried) = from_payload(&lowered.emit(), 3) else {
         panic!("no question");
     };
     assert!(carried.keeps);
@@ -102,7 +101,7 @@ fn reports_and_strangers_are_left_alone() {
             ..request(1_000_000)
         };
         let mut shim = repr.emit();
-        assert_eq!(carried::from_payload(&shim, 0), Carried::Foreign);
+        assert_eq!(from_payload(&shim, 0), Carried::Foreign);
         assert_eq!(
             answer_payload(&mut shim, &approved(1), 1),
             Outcome::Untouched

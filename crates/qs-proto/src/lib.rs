@@ -3,12 +3,12 @@
 //! ```text
 //!   sender                 router port                       receiver
 //!   ──────                 ───────────                       ────────
-//!   request ────────shim─►  carried::read ► LinkController
+//!   request ────────shim─►  answer::from_… ► LinkController
 //!                           answer::… ◄──── QuickStartAnswer ─shim─►  Meter ─counters─► Controller
 //! ```
 //!
-//! - [`answer`]: a router's answers, which never raise a rate, in a shim or in an IP packet.
-//! - [`carried`]: a request's fields for a port.
+//! - [`answer`]: a request's fields for a port, and a router's answers, which never raise a rate,
+//!   in a shim or in an IP packet.
 //! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
 //! - [`tunnel`]: copies of requests outside a tunnel, and merging them into the inner requests.
 //! - `signal` (feature `transport`): Quick-Start as a signal of the transport.
@@ -29,7 +29,6 @@
 )]
 
 pub mod answer;
-pub mod carried;
 pub mod counters;
 #[cfg(feature = "transport")]
 mod signal;

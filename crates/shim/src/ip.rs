@@ -5,16 +5,19 @@
 //! a router can store it next to a queued packet and rewrite the packet later. Methods take the
 //! packet's bytes again. If these are not the bytes that were walked, methods read whatever is
 //! there, or nothing, and never panic.
+//!
+//! Hashes that identify the flow or host of a packet.
+//!
+//! The fields that routers read and rewrite.
 
-mod hash;
-mod rewrite;
 mod walk;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::checksum::Sum;
-
+use walk::V4_HEADER;
 pub use walk::WalkError;
+
+use super::checksum::{Delta, Sum};
 
 /// Protocol numbers used here (IANA "Assigned Internet Protocol Numbers").
 pub mod protocol {
@@ -172,6 +175,181 @@ fn v4_at(bytes: &[u8], at: usize) -> Option<IpAddr> {
 fn v6_at(bytes: &[u8], at: usize) -> Option<IpAddr> {
     let octets = bytes.get(at..)?.first_chunk::<16>()?;
     Some(IpAddr::V6(Ipv6Addr::from(*octets)))
+}
+
+impl Layout {
+    /// A hash of the packet's flow: addresses, protocol, and ports if every packet of the flow
+    /// contains them. Fragments are hashed without ports, so that all fragments of a datagram have
+    /// the same hash. Without knowing `seed`, a sender cannot cheaply cause collisions.
+    #[inline]
+    pub fn flow_hash(&self, bytes: &[u8], seed: u64) -> u32 {
+        let ports = match self.fragment {
+            Fragment::Whole => self.ports(bytes),
+            Fragment::First | Fragment::Later => None,
+        };
+        let (source, destination) = ports.unwrap_or((0, 0));
+        let tail =
+            u64::from(source) << 32 | u64::from(destination) << 16 | u64::from(self.protocol);
+        let mut hash = seed ^ 0x9E37_79B9_7F4A_7C15;
+        let addresses = match self.version {
+            Version::V4 => bytes.get(12..20),
+            Version::V6 => bytes.get(8..40),
+        };
+        for &word in addresses.unwrap_or(&[]).as_chunks::<8>().0 {
+            hash = fold_multiply(hash ^ u64::from_be_bytes(word), 0xA076_1D64_78BD_642F);
+        }
+        let hash = fold_multiply(hash ^ tail, 0xE703_7ED1_A0B4_28DB);
+        folded(hash)
+    }
+
+    /// A hash of the packet's source: its IPv4 address, or the 64 bits of its IPv6 prefix, because
+    /// a host can use any address of this prefix.
+    pub fn source_hash(&self, bytes: &[u8], seed: u64) -> u32 {
+        let at = match self.version {
+            Version::V4 => 12..16,
+            Version::V6 => 8..16,
+        };
+        let address = bytes.get(at).unwrap_or(&[]).iter();
+        let address = address.fold(0, |word, &byte| word << 8 | u64::from(byte));
+        let seed = seed ^ 0x9E37_79B9_7F4A_7C15;
+        folded(fold_multiply(seed ^ address, 0xA076_1D64_78BD_642F))
+    }
+}
+
+#[inline]
+const fn folded(hash: u64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the upper half is mixed in first"
+    )]
+    {
+        (hash ^ hash >> 32) as u32
+    }
+}
+
+/// Both halves of the 128-bit product, folded, so that every bit of the result depends on every bit
+/// of `a`.
+#[inline]
+const fn fold_multiply(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the upper half is folded in"
+    )]
+    {
+        (product >> 64) as u64 ^ product as u64
+    }
+}
+
+impl Layout {
+    /// TTL or hop limit.
+    #[inline]
+    pub fn ttl(&self, bytes: &[u8]) -> Option<u8> {
+        bytes.get(self.ttl_offset()).copied()
+    }
+
+    const fn ttl_offset(&self) -> usize {
+        match self.version {
+            Version::V4 => 8,
+            Version::V6 => 7,
+        }
+    }
+
+    /// Decrements the TTL or hop limit, updates IPv4's header checksum, and returns the new value.
+    /// If it would be 0, returns `None` without changing anything, because the packet must not be
+    /// forwarded (RFC 1812 §5.3.1).
+    #[inline]
+    pub fn decrement_ttl(&self, bytes: &mut [u8]) -> Option<u8> {
+        let old = self.ttl(bytes)?;
+        let new = old.checked_sub(1).filter(|&ttl| ttl > 0)?;
+        *bytes.get_mut(self.ttl_offset())? = new;
+        self.renew_v4_checksum(bytes, Delta::word(u16::from(old) << 8, u16::from(new) << 8));
+        Some(new)
+    }
+
+    /// DSCP, 6 bits (RFC 2474).
+    #[inline]
+    pub fn dscp(&self, bytes: &[u8]) -> Option<u8> {
+        Some(self.traffic_class(bytes)? >> 2)
+    }
+
+    /// ECN field, 2 bits (RFC 3168).
+    #[inline]
+    pub fn ecn(&self, bytes: &[u8]) -> Option<u8> {
+        Some(self.traffic_class(bytes)? & 3)
+    }
+
+    /// Writes the low 6 bits of `dscp`. If the bytes are missing, returns false without changing
+    /// anything.
+    #[inline]
+    pub fn set_dscp(&self, bytes: &mut [u8], dscp: u8) -> bool {
+        self.update_traffic_class(bytes, |old| dscp << 2 | old & 3)
+    }
+
+    /// Writes the low 2 bits of `ecn`. If the bytes are missing, returns false without changing
+    /// anything.
+    #[inline]
+    pub fn set_ecn(&self, bytes: &mut [u8], ecn: u8) -> bool {
+        self.update_traffic_class(bytes, |old| old & !3 | ecn & 3)
+    }
+
+    /// DSCP and ECN field in one byte (IPv4 type of service, IPv6 traffic class).
+    #[inline]
+    pub fn traffic_class(&self, bytes: &[u8]) -> Option<u8> {
+        let &[b0, b1] = bytes.first_chunk::<2>()?;
+        Some(match self.version {
+            Version::V4 => b1,
+            Version::V6 => b0 << 4 | b1 >> 4,
+        })
+    }
+
+    #[inline]
+    fn update_traffic_class(&self, bytes: &mut [u8], update: impl FnOnce(u8) -> u8) -> bool {
+        let Some(start @ &mut [b0, b1]) = bytes.first_chunk_mut::<2>() else {
+            return false;
+        };
+        *start = match self.version {
+            Version::V4 => [b0, update(b1)],
+            Version::V6 => {
+                let class = update(b0 << 4 | b1 >> 4);
+                [b0 & 0xF0 | class >> 4, class << 4 | b1 & 0x0F]
+            }
+        };
+        let change = Delta::word(u16::from_be_bytes([b0, b1]), u16::from_be_bytes(*start));
+        self.renew_v4_checksum(bytes, change);
+        true
+    }
+
+    #[inline]
+    fn renew_v4_checksum(&self, bytes: &mut [u8], change: Delta) {
+        if self.version == Version::V4
+            && let Some(field) = bytes.get_mut(10..).and_then(|b| b.first_chunk_mut::<2>())
+        {
+            *field = change.apply(u16::from_be_bytes(*field)).to_be_bytes();
+        }
+    }
+
+    /// Returns true if IPv4's header checksum is correct. IPv6 has none, so the result is always
+    /// true.
+    #[inline]
+    pub fn header_checksum_ok(&self, bytes: &[u8]) -> bool {
+        if self.version == Version::V6 {
+            return true;
+        }
+        let header = bytes.first().map_or(0, |first| u16::from(first & 0x0F) * 4);
+        if let (V4_HEADER, Some(header)) = (header, bytes.first_chunk::<{ V4_HEADER as usize }>()) {
+            return Sum::new().bytes(header).finish() == 0;
+        }
+        bytes
+            .get(..header.into())
+            .is_some_and(|header| Sum::new().bytes(header).finish() == 0)
+    }
+
+    /// Returns true if the packet must not be fragmented on the way: IPv4's DF flag, always for
+    /// IPv6.
+    pub fn dont_fragment(&self, bytes: &[u8]) -> bool {
+        self.version == Version::V6 || bytes.get(6).is_some_and(|flags| flags & 0x40 != 0)
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use pathmark_shim::{
     ip::Layout,
     udp::{ChecksumState, Datagram},
 };
-use vcp_proto::{Packet, Repr, carried, counters::Totals, mark};
+use vcp_proto::{Packet, Repr, counters::Totals, mark};
 
 const ROUTER: u16 = 7;
 const PACKETS: usize = 64;
@@ -90,7 +90,7 @@ fn benches(c: &mut Criterion) {
             let bytes = black_box(&mut packets[next()][..]);
             let ip = Layout::walk(bytes).ok()?;
             let udp = Datagram::locate(bytes, &ip)?;
-            black_box(carried::from_payload(udp.payload(bytes)));
+            black_box(mark::from_payload(udp.payload(bytes)));
             Some(mark::mark_packet(
                 bytes,
                 &udp,

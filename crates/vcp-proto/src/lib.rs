@@ -3,15 +3,15 @@
 //! ```text
 //!   sender                 router port                      receiver
 //!   ──────                 ───────────                      ────────
-//!   Repr::initial ─shim─►  carried::read ► LinkController
+//!   Repr::initial ─shim─►  mark::from_… ► LinkController
 //!                          mark::…  ◄───── VcpAnswer ─shim─►  Meter ─counters─► Controller
 //! ```
 //!
 //! - [`header`]: the 16-byte shim, as a checked view ([`Packet`]) and as typed fields
 //!   ([`Repr`]).
-//! - [`mark`]: the marking rule, which never lowers a code, in a header or in an IP packet.
-//! - [`ecn`]: the other carrier, the IP ECN field, for paths that preserve nothing else.
-//! - [`carried`]: reads a packet's fields for a port's law.
+//! - [`mark`]: reads a packet's fields for a port's law, and the marking rule, which never lowers a
+//!   code, in a header, in an IP packet, or in the other carrier, the IP ECN field, for paths that
+//!   preserve nothing else.
 //! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
 //! - [`rtt_class`]: a round-trip time in one byte.
 //! - [`tunnel`]: merging a copy of a shim outside a tunnel into the inner shim.
@@ -32,9 +32,7 @@
     )
 )]
 
-pub mod carried;
 pub mod counters;
-pub mod ecn;
 pub mod header;
 pub mod mark;
 pub mod rtt_class;

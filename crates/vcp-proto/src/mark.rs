@@ -14,16 +14,31 @@
 //! | corruption | the class of the total of its present value and this router's declared loss |
 //!
 //! The sender's RTT class stays unchanged.
+//!
+//! Reads a packet's fields for a port's law.
+//!
+//! VCP in the IP ECN field, for paths that preserve nothing else (a tunnel that copies only DSCP
+//! and ECN).
+//!
+//! | field | RFC 3168 | here |
+//! |---|---|---|
+//! | 00 | Not-ECT | not VCP |
+//! | 01 | ECT(1) | LOW |
+//! | 10 | ECT(0) | HIGH |
+//! | 11 | CE | OVER |
+//!
+//! Because this redefines a field with a standard meaning (RFC 3168, RFC 9331), it is only
+//! suitable for networks under one administration: both ends must choose it, and a router's
+//! configuration must select the packets that use it by DSCP, port or prefix. The functions here
+//! trust this classification and must not be called for other packets. There is no hop count, so
+//! an unchanged 01 counts as LOW.
 
-use pathmark_cc::VcpAnswer;
-use pathmark_shim::{
-    FramingError,
-    checksum::{Delta, update_udp},
-    corruption, frame,
-    udp::{ChecksumState, Datagram},
-};
-
-use crate::header::{self, LEN, Packet};
+use super::header::{self, LEN, Packet};
+use pathmark_cc::{Carried, VcpAnswer, VcpCarried, VcpCode};
+use pathmark_shim::checksum::{Delta, update_udp};
+use pathmark_shim::ip::Layout;
+use pathmark_shim::udp::{ChecksumState, Datagram};
+use pathmark_shim::{FramingError, corruption, frame};
 
 // Positions of the fields in the shim's words after the prefix, with the first byte least
 // significant: in the first word,
@@ -264,6 +279,138 @@ fn marked(payload: &[u8], answer: &VcpAnswer, router: impl Into<Router>) -> Opti
     combine(&Packet::parse(payload).ok()?, answer, router)
 }
 
+/// Reads the shim in front of a UDP payload. Returns [`Carried::Foreign`] if there is no valid
+/// VCP shim, or its code is 0.
+#[inline]
+pub fn from_payload(payload: &[u8]) -> Carried {
+    match Packet::parse(payload) {
+        Ok(packet) => from_packet(&packet),
+        Err(_) => Carried::Foreign,
+    }
+}
+
+/// Reads a valid shim. Returns [`Carried::Foreign`] if its code is 0.
+#[inline]
+pub fn from_packet(packet: &Packet<'_>) -> Carried {
+    match packet.code() {
+        VcpCode::None => Carried::Foreign,
+        code => Carried::Vcp(VcpCarried {
+            code,
+            min_rtt: packet.min_rtt(),
+            bise: packet.bise(),
+            carries_r: packet.carries_r(),
+        }),
+    }
+}
+
+/// Reads the ECN field of a packet that is known to use it for VCP. Returns [`Carried::Foreign`]
+/// if it is 00.
+#[inline]
+pub fn from_ecn(bytes: &[u8], ip: &Layout) -> Carried {
+    match read_ecn(bytes, ip) {
+        VcpCode::None => Carried::Foreign,
+        code => Carried::Vcp(VcpCarried {
+            code,
+            min_rtt: None,
+            bise: false,
+            carries_r: false,
+        }),
+    }
+}
+
+/// The code in a packet's ECN field.
+#[inline]
+pub fn read_ecn(bytes: &[u8], ip: &Layout) -> VcpCode {
+    ip.ecn(bytes).map_or(VcpCode::None, VcpCode::from_bits)
+}
+
+/// Raises the code in a packet's ECN field to at least `code`, and updates IPv4's header
+/// checksum. 00 stays 00.
+#[inline]
+pub fn mark_ecn(bytes: &mut [u8], ip: &Layout, code: VcpCode) -> Outcome {
+    match read_ecn(bytes, ip) {
+        VcpCode::None => Outcome::Untouched,
+        found if found >= code => Outcome::Marked,
+        _ if ip.set_ecn(bytes, code as u8) => Outcome::Marked,
+        _ => Outcome::Untouched,
+    }
+}
+
 #[cfg(test)]
 #[path = "mark_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod carried_tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::Repr;
+
+    fn repr() -> Repr {
+        Repr {
+            code: VcpCode::High,
+            bise: true,
+            carries_r: true,
+            translated: false,
+            corruption: 0,
+            hops: 1,
+            router: 7,
+            r: 99,
+            t_rho_ms: 200,
+            load_128: 110,
+            rtt_class: 5,
+        }
+    }
+
+    #[test]
+    fn a_shim_is_read() {
+        let expected = VcpCarried {
+            code: VcpCode::High,
+            min_rtt: Some(Duration::from_micros(200)),
+            bise: true,
+            carries_r: true,
+        };
+        assert_eq!(from_payload(&repr().emit()), Carried::Vcp(expected));
+    }
+
+    #[test]
+    fn code_0_damage_and_others_are_foreign() {
+        let none = Repr {
+            code: VcpCode::None,
+            ..repr()
+        };
+        assert_eq!(from_payload(&none.emit()), Carried::Foreign);
+        let mut damaged = repr().emit();
+        damaged[12] ^= 1;
+        assert_eq!(from_payload(&damaged), Carried::Foreign);
+        assert_eq!(from_payload(&[0x40; 1200]), Carried::Foreign);
+        assert_eq!(from_payload(&[]), Carried::Foreign);
+    }
+}
+
+#[cfg(test)]
+mod ecn_tests {
+    use super::*;
+
+    #[test]
+    fn all_pairs() {
+        for found in 0..4u8 {
+            for mine in 0..4u8 {
+                let mut packet = [0u8; 20];
+                packet[0] = 0x45;
+                packet[1] = 0xB8 | found;
+                packet[3] = 20;
+                packet[10..12]
+                    .copy_from_slice(&(!(0x45B8u16 + u16::from(found) + 20)).to_be_bytes());
+                let ip = Layout::walk(&packet).unwrap();
+                assert!(ip.header_checksum_ok(&packet));
+                let outcome = mark_ecn(&mut packet, &ip, VcpCode::from_bits(mine));
+                let expected = if found == 0 { 0 } else { found.max(mine) };
+                assert_eq!(packet[1], 0xB8 | expected);
+                assert_eq!(outcome == Outcome::Marked, found != 0);
+                assert!(ip.header_checksum_ok(&packet));
+            }
+        }
+    }
+}

@@ -85,7 +85,7 @@ impl Signal for VcpSignal {
     }
 }
 
-/// VCP in the IP ECN field, see [`crate::ecn`].
+/// VCP in the IP ECN field, see [`super::mark`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VcpEcnSignal;
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use pathmark_cc::{XcpAnswer, XcpRequest};
 use pathmark_shim::{ip::Layout, udp::ChecksumState, udp::Datagram};
-use xcp_proto::{Form, Identity, Repr, carried, stamp};
+use xcp_proto::{Form, Identity, Repr, stamp};
 
 /// An IPv4 packet of 1228 bytes with a shim.
 fn packet(form: Form) -> Vec<u8> {
@@ -42,7 +42,7 @@ fn stamping(c: &mut Criterion) {
             b.iter(|| {
                 // Restores the original shim, so that each round lowers it.
                 bytes[28..76].copy_from_slice(&original[28..76]);
-                let carried = carried::from_payload(udp.payload(black_box(&bytes)), 1228);
+                let carried = stamp::from_payload(udp.payload(black_box(&bytes)), 1228);
                 black_box(carried);
                 let answer = XcpAnswer {
                     delta: black_box(1 << 30),

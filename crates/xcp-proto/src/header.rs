@@ -28,7 +28,7 @@
 //!   last     address of the last XCP router; 0 before the first, which means the sender
 //!   router   identity of the XCP router that bounds the flow; 0 for none
 //!   H_cwnd   window in packets;  H_rtt  RTT in ms, rounded up
-//!   H_feedback  window change, [`crate::h_feedback`]
+//!   H_feedback  window change, [`super::window`]
 //! ```
 //!
 //! Fields are those of draft-falk-xcp-spec-03 (§3) with more bits, and of the XCP-i paper

@@ -3,22 +3,20 @@
 //! ```text
 //!   sender                 router port                      receiver
 //!   ──────                 ───────────                      ────────
-//!   Repr::initial ─shim─►  carried::read ► LinkController
+//!   Repr::initial ─shim─►  stamp::from_… ► LinkController
 //!                          stamp::… ◄───── XcpAnswer ─shim─►  Meter ─counters─► Controller
 //! ```
 //!
 //! - [`header`]: the shim in its full and compact forms, as a checked view ([`Packet`]) and as
 //!   typed fields ([`Repr`]).
-//! - [`h_feedback`]: the compact form's feedback in 16 bits.
-//! - [`window`]: conversion between the compact form's window and the laws' rates.
-//! - [`stamp`]: a router's answers, which never raise the feedback, in a header or in an IP
-//!   packet.
-//! - [`carried`]: reads a packet's fields for a port's law.
+//! - [`window`]: the compact form's feedback in 16 bits, and conversion between its window and the
+//!   laws' rates.
+//! - [`stamp`]: reads a packet's fields for a port's law, and writes a router's answers, which
+//!   never raise the feedback, in a header or in an IP packet.
 //! - [`counters`]: the counters of a receiver, and their interpretation by a sender.
 //! - [`tunnel`]: merging a copy of a shim outside a tunnel into the inner shim.
-//! - `signal` (feature `transport`): XCP as a signal of the transport.
-//! - `host` (feature `transport`): virtual routers of a receiver behind hops without XCP
-//!   routers.
+//! - `signal` (feature `transport`): XCP as a signal of the transport, and virtual routers of a
+//!   receiver behind hops without XCP routers.
 //!
 //! The laws themselves are in `pathmark-cc`; this crate contains the byte formats and the rules of
 //! both ends. No input makes it panic or allocate.
@@ -35,12 +33,8 @@
     )
 )]
 
-pub mod carried;
 pub mod counters;
-pub mod h_feedback;
 pub mod header;
-#[cfg(feature = "transport")]
-mod host;
 #[cfg(feature = "transport")]
 mod signal;
 pub mod stamp;
@@ -49,7 +43,5 @@ pub mod window;
 
 pub use header::{Form, Packet, Repr};
 #[cfg(feature = "transport")]
-pub use host::HostClouds;
-#[cfg(feature = "transport")]
-pub use signal::XcpSignal;
+pub use signal::{HostClouds, XcpSignal};
 pub use stamp::Identity;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::header::tests::{emit, feedback, repr, request};
 use crate::header::{Body, LastRouter, Repr};
-use crate::{carried, h_feedback};
+use crate::window;
 
 const ROUTER: Identity = Identity {
     id: 0xABCD,
@@ -70,7 +70,7 @@ fn a_full_header_is_lowered_and_signed() {
 fn a_compact_header_is_lowered_in_packets() {
     let request = request();
     let mut bytes = emit(&Repr::initial(Form::Compact, Some(&request), 64));
-    let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
+    let Carried::Xcp(read) = from_payload(&bytes, 1500) else {
         panic!("XCP")
     };
     assert_eq!((read.rtt_us, read.x), (100_000, 1_099_511_627));
@@ -83,7 +83,7 @@ fn a_compact_header_is_lowered_in_packets() {
     assert_eq!(feedback(&stamped), 2607);
     assert_eq!((stamped.xcp_ttl, stamped.router), (63, 0xABCD));
     // If the request is only passed on, the word must stay the same.
-    let Carried::Xcp(read) = carried::from_payload(&bytes, 1500) else {
+    let Carried::Xcp(read) = from_payload(&bytes, 1500) else {
         panic!("XCP")
     };
     let pass = answer(read.delta, false);
@@ -116,7 +116,7 @@ fn declared_corruption_adds_up_in_the_full_form() {
         let seen = classes.map(|_| {
             let _ = stamp_payload(&mut bytes, &declares, 1500, &ROUTER);
             let packet = Packet::parse(&bytes).unwrap();
-            let carried = carried::from_payload(&bytes, 1500);
+            let carried = from_payload(&bytes, 1500);
             assert!(matches!(carried, Carried::Xcp(read) if read.covers == 3));
             packet.corruption()
         });
@@ -134,13 +134,13 @@ fn others_are_untouched() {
         Outcome::Untouched
     );
     assert_eq!(minimal, before);
-    assert_eq!(carried::from_payload(&minimal, 1500), Carried::Foreign);
+    assert_eq!(from_payload(&minimal, 1500), Carried::Foreign);
 
     let mut vcp = [0; 16];
     frame::seal(pathmark_shim::Kind::VCP, &mut vcp);
     for bytes in [&mut vcp[..], &mut [0x40; 1200][..], &mut []] {
         let before = bytes.to_vec();
-        assert_eq!(carried::from_payload(bytes, 1500), Carried::Foreign);
+        assert_eq!(from_payload(bytes, 1500), Carried::Foreign);
         assert_eq!(
             stamp_payload(bytes, &answer, 1500, &ROUTER),
             Outcome::Untouched
@@ -189,7 +189,7 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
         packet: 1500,
     };
     let host: IpAddr = [192, 0, 2, 1].into();
-    let cloud = |bytes: &[u8], ttl| match carried::from_forwarded(bytes, 1500, ttl, || Some(host)) {
+    let cloud = |bytes: &[u8], ttl| match from_forwarded(bytes, 1500, ttl, || Some(host)) {
         Carried::Xcp(header) => header.cloud,
         other => panic!("{other:?}"),
     };
@@ -312,7 +312,7 @@ proptest! {
                         (now.rtt_ms, now.cwnd, now.covers),
                         (start.rtt_ms, start.cwnd, start.covers),
                     );
-                    let least = h_feedback::decode(0x8007);
+                    let least = window::decode_feedback(0x8007);
                     prop_assert!(!bounding || start.rtt_ms == 0 || now.delta(bytes) <= answer.delta
                         || now.feedback_q12() == least);
                 }
@@ -373,7 +373,7 @@ proptest! {
     /// A router of the rate form must read exactly the written fields.
     #[test]
     fn full_headers_are_carried_as_they_are(start in repr()) {
-        let carried = carried::from_payload(&emit(&start), 1500);
+        let carried = from_payload(&emit(&start), 1500);
         match start.body {
             _ if start.format == Format::Minimal => prop_assert_eq!(carried, Carried::Foreign),
             Body::Full(full) => prop_assert_eq!(carried, Carried::Xcp(XcpCarried {

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
-use super::guard::{Guard, Later};
 use super::{Awaited, EndpointShared, Shared, State};
+use super::{Guard, Later};
 use crate::clock;
 use crate::socket::{Outgoing, Socket};
 use crate::unopened::{Group, Inbox};

@@ -2,10 +2,6 @@
 
 mod alarm;
 #[cfg(target_os = "linux")]
-mod control;
-#[cfg(target_os = "linux")]
-mod errors;
-#[cfg(target_os = "linux")]
 mod messages;
 #[cfg(target_os = "linux")]
 mod options;
@@ -16,11 +12,9 @@ mod send;
 pub(super) use alarm::RuntimeAlarm;
 pub(super) use alarm::{Alarm, SystemAlarm};
 #[cfg(target_os = "linux")]
-pub(super) use control::Control;
-#[cfg(target_os = "linux")]
-pub(super) use errors::{QueuedError, queue_errors, take_error};
-#[cfg(target_os = "linux")]
 pub(super) use messages::{CONTROL, Message, Messages};
+#[cfg(target_os = "linux")]
+pub(super) use messages::{QueuedError, queue_errors, take_error};
 #[cfg(target_os = "linux")]
 pub(super) use options::{interface_mtu, prepare};
 #[cfg(target_os = "linux")]

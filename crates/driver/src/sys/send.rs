@@ -172,7 +172,7 @@ fn name(address: &SocketAddr) -> (Name, libc::socklen_t) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Control as Read;
+    use super::super::messages::Control as Read;
     use super::*;
 
     #[test]

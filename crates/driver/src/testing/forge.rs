@@ -11,10 +11,10 @@ use pathmark_transport::crypto::{
 use pathmark_transport::wire::{Frame, Writer, frame::types};
 use pathmark_transport::{Ecn, Instant};
 
-use super::super::clock;
 use super::super::shared::Shared;
 use super::super::socket::Outgoing;
 use super::{Hooks, Tampered};
+use crate::clock;
 
 /// The beginning of a datagram whose rest contains frames.
 const MARK: &[u8; 16] = b"frames, not data";

@@ -3,8 +3,8 @@
 use pathmark_cc::{Carried, QuickStartAnswer};
 use pathmark_shim::quick_start::{Function, Rate, Repr};
 use pathmark_shim::{Kind, frame};
+use qs_proto::answer;
 use qs_proto::answer::{Outcome, answer_payload};
-use qs_proto::carried;
 use qs_proto::counters::Totals;
 
 use crate::counters;
@@ -33,7 +33,7 @@ fn shim(input: &[u8]) {
 fn answer_one(answer: &QuickStartAnswer, datagram: &[u8]) {
     let mut answered = datagram.to_vec();
     let outcome = answer_payload(&mut answered, answer, 1);
-    let asked = match carried::from_payload(datagram, 3) {
+    let asked = match answer::from_payload(datagram, 3) {
         Carried::QuickStart(asked) => asked.rate,
         _ => 0,
     };

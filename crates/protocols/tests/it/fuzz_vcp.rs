@@ -3,7 +3,7 @@
 use pathmark_cc::{Carried, Feedback, VcpAnswer, VcpCode};
 use pathmark_shim::{Kind, frame};
 use vcp_proto::{
-    LEN, Packet, Repr, carried,
+    LEN, Packet, Repr,
     counters::Totals,
     mark::{self, Outcome},
 };
@@ -38,7 +38,7 @@ fn mark_one(&[code, with_r, r0, r1, t0, t1, corruption, load_128]: &[u8; 8], dat
     };
     let mut marked = datagram.to_vec();
     let outcome = mark::mark_payload(&mut marked, &answer, 7);
-    let vcp = matches!(carried::from_payload(datagram), Carried::Vcp(_));
+    let vcp = matches!(mark::from_payload(datagram), Carried::Vcp(_));
     assert_eq!(outcome == Outcome::Marked, vcp);
     if !vcp {
         assert_eq!(marked, datagram);

@@ -5,7 +5,7 @@ use pathmark_shim::{Kind, frame};
 use xcp_proto::counters::{MOST, Totals};
 use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
-use xcp_proto::{Form, Identity, Packet, Repr, carried, h_feedback};
+use xcp_proto::{Form, Identity, Packet, Repr, window};
 
 use crate::counters;
 
@@ -57,7 +57,7 @@ fn delta(repr: &Repr) -> i64 {
 fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     let mut stamped = datagram.to_vec();
     let outcome = stamp::stamp_payload(&mut stamped, answer, 1500, &Identity::new(7));
-    let asks = matches!(carried::from_payload(datagram, 1500), Carried::Xcp(_));
+    let asks = matches!(stamp::from_payload(datagram, 1500), Carried::Xcp(_));
     assert_eq!(outcome == Outcome::Stamped, asks);
     if !asks {
         assert_eq!(stamped, datagram);
@@ -76,10 +76,10 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     let ttl = before.xcp_ttl().wrapping_sub(1).wrapping_sub(hops);
     assert_eq!(after.xcp_ttl(), ttl);
     // A router behind this one finds no cloud, unless there is another.
-    let next = carried::from_forwarded(&stamped, 1500, ttl.wrapping_sub(1), || None);
+    let next = stamp::from_forwarded(&stamped, 1500, ttl.wrapping_sub(1), || None);
     assert!(matches!(next, Carried::Xcp(header) if header.cloud.is_none()));
     let host = || Some([192, 0, 2, 1].into());
-    let behind = carried::from_forwarded(&stamped, 1500, ttl.wrapping_sub(3), host);
+    let behind = stamp::from_forwarded(&stamped, 1500, ttl.wrapping_sub(3), host);
     let full = after.form() != Form::Compact;
     assert!(matches!(
         behind,
@@ -118,11 +118,14 @@ fn word(input: &[u8]) {
         return;
     };
     let value = i64::from_be_bytes(*value);
-    let read = h_feedback::decode(h_feedback::encode(value));
-    assert!(read <= value || value < h_feedback::MIN_Q12);
+    let read = window::decode_feedback(window::encode_feedback(value));
+    assert!(read <= value || value < window::MIN_Q12);
     if let Some(word) = rest.first_chunk() {
-        let value = h_feedback::decode(u16::from_be_bytes(*word));
-        assert_eq!(h_feedback::decode(h_feedback::encode(value)), value);
+        let value = window::decode_feedback(u16::from_be_bytes(*word));
+        assert_eq!(
+            window::decode_feedback(window::encode_feedback(value)),
+            value
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use pathmark_transport::Signal;
 use xcp_proto::counters::Totals;
 use xcp_proto::header::{Body, Format, LastRouter};
 use xcp_proto::stamp::{Outcome, stamp_payload};
-use xcp_proto::{Form, Identity, Packet, XcpSignal, h_feedback};
+use xcp_proto::{Form, Identity, Packet, XcpSignal, window};
 
 use crate::vectors::{check_feedback, vector};
 
@@ -123,7 +123,7 @@ fn feedback_words() {
         (268_369_920 << 12, 0x7FFF),
         (-268_435_456 << 12, 0x8007),
     ] {
-        assert_eq!(h_feedback::encode(q12), word, "{q12}");
+        assert_eq!(window::encode_feedback(q12), word, "{q12}");
     }
 }
 

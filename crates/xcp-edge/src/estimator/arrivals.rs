@@ -17,10 +17,25 @@
 //! The port's count of its own traffic during a train plays no part in rates. Because a header may
 //! cover several packets, and packets that name the upstream router may have taken another path,
 //! this count cannot show which bytes the link carried between two packets.
-
-use pathmark_cc::Instant;
+//!
+//! Decides whether arrival times are accurate enough for an estimate.
+//!
+//! If packets are held up at random on their way (jitter), a late packet also delays those behind
+//! it, so that they arrive together, faster than the link could carry them. Therefore jitter is
+//! visible in the lateness of packets ([`Arrivals::lateness`](super::arrivals)). A receiver that is
+//! sometimes busy makes some trains inaccurate, whereas jitter affects every train. For this
+//! reason, the lowest quartile of the latest trains counts. If even this train is scattered, there
+//! is no estimate.
+//!
+//! Additional trains, after a train has shown that the link changed.
+//!
+//! A regular train is only sent slightly faster than the known capacity, and on a link that was
+//! slow, seconds or minutes pass between two trains. Therefore, if a train arrives faster than the
+//! known capacity, the next train follows immediately, as fast as possible. Regular trains save up
+//! the cost of these additional trains.
 
 use crate::message::MOST_PACKETS;
+use pathmark_cc::Instant;
 
 /// Number of fastest rows that are kept.
 const FASTEST: usize = 3;
@@ -293,4 +308,133 @@ fn even(row: &[Arrived], piece: usize) -> Option<u64> {
         return None;
     }
     rate(carried_of(row), between(row.first()?, row.last()?))
+}
+
+/// Number of trains that are looked at, and the index of the one that counts, in ascending order
+/// of lateness.
+const KEPT: usize = 12;
+const COUNTS: usize = 3;
+/// Maximum lateness of packets for an estimate, in 10^-3 of the duration of their train.
+const MOST: u64 = 45;
+/// Lateness below which estimates resume.
+const BACK: u64 = 25;
+/// Minimum lateness that counts as jitter.
+const SOME: u64 = 12;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scattered {
+    /// Lateness of the latest trains, in 10^-3 of their duration.
+    trains: [u64; KEPT],
+    next: usize,
+    is_so: bool,
+    is_somewhat: bool,
+}
+
+impl Scattered {
+    /// Records a train whose packets were `late` ns late on average, and which the link carried
+    /// in `took` ns.
+    pub(crate) fn note(&mut self, late: u64, took: u64) {
+        if let Some(place) = self.trains.get_mut(self.next % KEPT) {
+            *place = late.saturating_mul(1000) / took.max(1);
+        }
+        self.next += 1;
+        let mut sorted = self.trains;
+        sorted.sort_unstable();
+        let counts = sorted.get(COUNTS).copied().unwrap_or(0);
+        self.is_somewhat = counts >= SOME;
+        self.is_so = if self.is_so {
+            counts > BACK
+        } else {
+            counts > MOST
+        };
+    }
+
+    /// Returns true if there is jitter.
+    pub(crate) const fn somewhat(&self) -> bool {
+        self.is_somewhat
+    }
+
+    /// Returns true if there must be no estimate.
+    pub(crate) const fn is_so(&self) -> bool {
+        self.is_so
+    }
+}
+
+/// A rate shows another link if it exceeds the known rate by more than this rate divided by this
+/// number. That is slightly more than half of the excess rate of trains.
+const FASTER: u64 = 32;
+/// An additional train costs the savings of this number of regular trains. Savings are limited to
+/// two additional trains, because the second highest rate counts.
+const COST: u32 = 8;
+const MOST_SAVED: u32 = 2 * COST;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    /// True if the next train is an additional train.
+    next: bool,
+    saved: u32,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            next: false,
+            saved: MOST_SAVED,
+        }
+    }
+}
+
+impl Turns {
+    pub(crate) fn begin(&mut self) {
+        if !core::mem::take(&mut self.next) {
+            self.saved = (self.saved + 1).min(MOST_SAVED);
+        }
+    }
+
+    /// Records that a train arrived at `rate`, on a link of known `capacity`, both in bytes per
+    /// second. Returns true if the next train should follow immediately.
+    pub(crate) fn on_rate(&mut self, rate: u64, capacity: u64) -> bool {
+        if rate > capacity.saturating_add(capacity / FASTER) && self.saved >= COST {
+            self.saved -= COST;
+            self.next = true;
+            return true;
+        }
+        false
+    }
+
+    /// Returns true if the next train is an additional train.
+    pub(crate) const fn is_next(&self) -> bool {
+        self.next
+    }
+}
+
+#[cfg(test)]
+mod turns_tests {
+    use super::*;
+
+    #[test]
+    fn rates_that_are_known_ask_for_none() {
+        let mut turns = Turns::default();
+        assert!(!turns.on_rate(3300, 3200) && !turns.is_next());
+        assert!(turns.on_rate(3301, 3200) && turns.is_next());
+        turns.begin();
+        assert!(!turns.is_next(), "once");
+    }
+
+    /// If every train seems fast, two additional trains are sent at first, then one after eight
+    /// regular ones.
+    #[test]
+    fn always_faster() {
+        let mut turns = Turns::default();
+        let mut extra = Vec::new();
+        for train in 0..100 {
+            if turns.is_next() {
+                extra.push(train);
+            }
+            turns.begin();
+            let _ = turns.on_rate(u64::MAX, 1000);
+        }
+        assert_eq!(extra[..4], [1, 2, 11, 20]);
+        assert!(extra.len() <= 2 + 100 / 9, "{extra:?}");
+    }
 }

@@ -1,21 +1,28 @@
 //! Checks that the types of single keys cannot express.
+//!
+//! Starts of flows, and the bytes that each must transfer.
+//!
+//! Checks of links: names, rates, media, queues.
+//!
+//! Checks of stalls.
 
-mod arrivals;
 mod flows;
-mod links;
-mod pace;
-mod stalls;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use pathmark_cc::Duration;
-use pathmark_link::keys::{Fault, Source};
 use toml::Spanned;
 
 use super::document::Document;
-use super::schema::File;
+use super::model::exponential;
+use super::schema::{
+    CapacitySpec, Direction, File, FileFlow, FileLink, FileStall, RateSpec, Sizes, Starts,
+};
 use super::variant::Several;
-use super::{FlowSetup, LinkSetup, Scenario};
+use super::{FlowSetup, LinkSetup, Scenario, Stall};
+use pathmark_cc::Duration;
+use pathmark_link::impair::Random;
+use pathmark_link::keys::{Fault, LinkCheck, LinkSpec, Reader, Source, Span};
 
 const DEFAULT_SEED: u64 = 1;
 const DEFAULT_PACKET: u32 = 1500;
@@ -134,5 +141,312 @@ impl Check<'_> {
             Ok((from, to))
         };
         measure.iter().map(window).collect()
+    }
+}
+
+const MAX_FLOWS: u32 = 1 << 16;
+
+impl Check<'_> {
+    /// A start for each flow, relative to the start of the run.
+    fn starts(&self, file: &FileFlow) -> Result<Vec<Duration>, Fault> {
+        if let Some(given) = &file.count
+            && !(1..=MAX_FLOWS).contains(given.get_ref())
+        {
+            let message = format!("`count` is from 1 to {MAX_FLOWS}");
+            return Err(self.fault(given.span(), message));
+        }
+        match &file.start_gap {
+            Some(gap) => self.poisson_starts(file, gap),
+            None => self.given_starts(file),
+        }
+    }
+
+    /// Starts as a Poisson process: either `count` starts, or all starts before the flows' stop or
+    /// the run's end.
+    fn poisson_starts(&self, file: &FileFlow, gap: &Spanned<Span>) -> Result<Vec<Duration>, Fault> {
+        let mean = gap.get_ref().0;
+        if mean.is_zero() {
+            return Err(self.fault(gap.span(), "`start_gap` must be longer than 0"));
+        }
+        if let Some(spread) = &file.start_spread {
+            let message = "`start_gap` draws the starts already: leave out `start_spread`";
+            return Err(self.fault(spread.span(), message));
+        }
+        let mut at = match &file.start {
+            None => Duration::ZERO,
+            Some(start) => match start.get_ref() {
+                Starts::One(start) => start.0,
+                Starts::List(_) => {
+                    let message = "`start_gap` draws the starts already: give `start` one time";
+                    return Err(self.fault(start.span(), message));
+                }
+            },
+        };
+        let count = file.count.as_ref().map(|count| *count.get_ref());
+        let stop = file.stop.as_ref().map(|stop| stop.get_ref().0);
+        let end = self.duration.min(stop.unwrap_or(self.duration));
+        let mut random = Random::new(self.seed, &format!("{} start", file.name.get_ref()));
+        let wanted = count.map_or(MAX_FLOWS as usize + 1, |count| count as usize);
+        let mut starts = Vec::new();
+        while starts.len() < wanted {
+            at = at.saturating_add(mean.mul_f64(exponential(&mut random)));
+            if at >= end {
+                break;
+            }
+            starts.push(at);
+        }
+        let message = match (starts.len(), count) {
+            (begun, Some(count)) if begun < wanted => format!(
+                "only {begun} of {count} flows start before the end with this seed: raise \
+                 `duration`, or `stop`, or leave out `count`"
+            ),
+            (0, None) => "no flow starts before the end: raise `duration`, or `stop`".to_owned(),
+            (begun, None) if begun == wanted => {
+                format!("more than {MAX_FLOWS} flows: raise `start_gap`")
+            }
+            _ => return Ok(starts),
+        };
+        Err(self.fault(gap.span(), message))
+    }
+
+    fn given_starts(&self, file: &FileFlow) -> Result<Vec<Duration>, Fault> {
+        let count = file.count.as_ref().map(|count| *count.get_ref());
+        let copies = count.unwrap_or(1) as usize;
+        let mut starts = match file.start.as_ref().map(|start| (start, start.get_ref())) {
+            None => vec![Duration::ZERO; copies],
+            Some((_, Starts::One(start))) => vec![start.0; copies],
+            Some((given, Starts::List(list))) => {
+                let wanted = count.map_or(list.len(), |count| count as usize);
+                if list.is_empty() || list.len() != wanted || list.len() > MAX_FLOWS as usize {
+                    let message = format!(
+                        "`start` lists {} times for {wanted} flows: give one for each",
+                        list.len()
+                    );
+                    return Err(self.fault(given.span(), message));
+                }
+                list.iter().map(|start| start.0).collect()
+            }
+        };
+        let spread = file.start_spread.as_ref().map(|spread| spread.get_ref().0);
+        let latest = starts.iter().max().copied().unwrap_or_default() + spread.unwrap_or_default();
+        let given = [
+            file.start.as_ref().map(Spanned::span),
+            file.start_spread.as_ref().map(Spanned::span),
+        ];
+        if let (true, Some(span)) = (
+            latest >= self.duration,
+            given.into_iter().flatten().next_back(),
+        ) {
+            return Err(self.fault(span, "the flow starts after the run: raise `duration`"));
+        }
+        if let Some(spread) = spread {
+            let mut random = Random::new(self.seed, &format!("{} start", file.name.get_ref()));
+            let nanos = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
+            for start in &mut starts {
+                *start += Duration::from_nanos(random.below(nanos));
+            }
+        }
+        Ok(starts)
+    }
+
+    /// The bytes of each of `count` flows; `None`: as many as possible.
+    fn sizes(&self, file: &FileFlow, count: usize) -> Result<Vec<Option<u64>>, Fault> {
+        let Some(given) = &file.bytes else {
+            return Ok(vec![None; count]);
+        };
+        let list = match given.get_ref() {
+            Sizes::One(bytes) => return Ok(vec![Some(bytes.0); count]),
+            Sizes::List(list) => list,
+        };
+        if list.is_empty() || list.len() > MAX_FLOWS as usize {
+            let message = format!("`bytes` lists 1 to {MAX_FLOWS} sizes, of which each flow draws");
+            return Err(self.fault(given.span(), message));
+        }
+        let mut random = Random::new(self.seed, &format!("{} bytes", file.name.get_ref()));
+        let draw = |_| {
+            let drawn = usize::try_from(random.below(list.len() as u64)).unwrap_or(0);
+            list.get(drawn).map(|bytes| bytes.0)
+        };
+        Ok((0..count).map(draw).collect())
+    }
+}
+
+impl Check<'_> {
+    fn links(&mut self, files: &[FileLink]) -> Result<Vec<LinkSetup>, Fault> {
+        let Some(_) = files.first() else {
+            return Err(self
+                .source
+                .locate(None, "a scenario needs at least one [[link]]"));
+        };
+        let mut names = HashSet::new();
+        let mut links = Vec::new();
+        for file in files {
+            let name = file.own.name.get_ref().clone();
+            let (from, to) = (self.node(&file.own.from), self.node(&file.own.to));
+            if from == to {
+                return Err(self.fault(file.own.to.span(), "the link leads to where it comes from"));
+            }
+            let reversed = format!("{name}.reverse");
+            let medium = self.medium(file)?;
+            let taken =
+                !names.insert(name.clone()) || (file.own.duplex && !names.insert(reversed.clone()));
+            if taken || name.is_empty() {
+                let message = format!("another link is called `{name}` already");
+                return Err(self.fault(file.own.name.span(), message));
+            }
+            links.push(LinkSetup {
+                spec: self.direction(&file.link, &name, file.own.name.span())?,
+                name,
+                from,
+                to,
+                medium,
+                capture: file.own.capture,
+                rtt: None,
+            });
+            let own = file.own.reverse.as_ref().map(Spanned::get_ref);
+            if file.own.duplex {
+                links.push(LinkSetup {
+                    spec: self.direction(&backward(file), &reversed, file.own.name.span())?,
+                    name: reversed,
+                    from: to,
+                    to: from,
+                    medium,
+                    capture: own.is_some_and(|own| own.own.capture),
+                    rtt: None,
+                });
+            } else if let Some(reverse) = &file.own.reverse {
+                return Err(self.fault(
+                    reverse.span(),
+                    "`reverse` changes the other direction of a duplex link: add duplex = true",
+                ));
+            }
+        }
+        Ok(links)
+    }
+
+    /// The index of a node. Nodes exist by being named.
+    fn node(&mut self, name: &Spanned<String>) -> usize {
+        let name = name.get_ref();
+        self.nodes
+            .iter()
+            .position(|known| known == name)
+            .unwrap_or_else(|| {
+                self.nodes.push(name.clone());
+                self.nodes.len() - 1
+            })
+    }
+
+    /// The index of the medium that a link shares.
+    fn medium(&mut self, file: &FileLink) -> Result<Option<usize>, Fault> {
+        let Some(given) = &file.own.medium else {
+            return Ok(None);
+        };
+        let fail = |message: &str| Err(self.fault(given.span(), message));
+        let own = file.own.reverse.as_ref().map(Spanned::get_ref);
+        let rates = [&file.link.rate, own.map_or(&None, |own| &own.link.rate)];
+        if file.link.rate.is_none() {
+            return fail("links that share a medium take turns at a rate: add `rate`");
+        }
+        let traced = |rate: &Spanned<RateSpec>| !matches!(rate.get_ref(), RateSpec::Value(_));
+        if rates.into_iter().flatten().any(traced) {
+            return fail("a link that follows a trace shares no medium: leave one of them out");
+        }
+        let name = given.get_ref();
+        if name.is_empty() {
+            return fail("the medium needs a name");
+        }
+        let known = self.media.iter().position(|known| known == name);
+        Ok(Some(known.unwrap_or_else(|| {
+            self.media.push(name.clone());
+            self.media.len() - 1
+        })))
+    }
+
+    /// The link in one direction.
+    fn direction(
+        &self,
+        keys: &Direction,
+        name: &str,
+        place: Range<usize>,
+    ) -> Result<LinkSpec, Fault> {
+        let pace = self.pace(keys, name)?;
+        self.keys(keys, place).link(pace)
+    }
+
+    fn keys<'a>(
+        &'a self,
+        keys: &'a Direction,
+        place: Range<usize>,
+    ) -> LinkCheck<'a, RateSpec, CapacitySpec> {
+        LinkCheck {
+            reader: Reader::Emulator,
+            source: self.source,
+            keys,
+            place,
+        }
+    }
+
+    /// Checks the queues once bandwidth-delay products are known.
+    fn queues(&self, files: &[FileLink], links: &[LinkSetup]) -> Result<(), Fault> {
+        let mut link = links.iter();
+        for file in files {
+            let backward = file.own.duplex.then(|| backward(file));
+            for keys in [Some(&file.link), backward.as_ref()].into_iter().flatten() {
+                let Some(link) = link.next() else { continue };
+                let packet = u64::from(self.packet) + u64::from(link.spec.frame_overhead);
+                let check = self.keys(keys, file.own.name.span());
+                check.queue(&link.spec, packet, link.rtt)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The keys of the other direction of a duplex link: its own ones, with some defaults from the
+/// first direction.
+fn backward(file: &FileLink) -> Direction {
+    let there = &file.link;
+    let own = file.own.reverse.as_ref();
+    let own = own.map_or_else(Direction::default, |own| own.get_ref().link.clone());
+    Direction {
+        rate: own.rate.or_else(|| there.rate.clone()),
+        delay: own.delay.or(there.delay),
+        frame_overhead: own.frame_overhead.or(there.frame_overhead),
+        ..own
+    }
+}
+
+impl Check<'_> {
+    /// The stalls, ordered by time.
+    fn stalls(&self, files: &[FileStall]) -> Result<Vec<Stall>, Fault> {
+        let mut stalls: Vec<Stall> = Vec::with_capacity(files.len());
+        for file in files {
+            let (at, lasts) = (file.at.get_ref().0, file.lasts.get_ref().0);
+            if lasts.is_zero() {
+                return Err(self.fault(file.lasts.span(), "`lasts` must be longer than 0"));
+            }
+            if at >= self.duration {
+                let message = "the stall begins after the run: raise `duration`";
+                return Err(self.fault(file.at.span(), message));
+            }
+            let stall = Stall {
+                node: self.known_node(&file.node)?,
+                from: at,
+                until: at.saturating_add(lasts),
+            };
+            let overlaps = |other: &&Stall| {
+                other.node == stall.node && other.from < stall.until && stall.from < other.until
+            };
+            if let Some(other) = stalls.iter().find(overlaps) {
+                let name = file.node.get_ref();
+                let (from, until) = (other.from, other.until);
+                let message =
+                    format!("`{name}` stalls from {from:?} to {until:?} already: stalls overlap");
+                return Err(self.fault(file.at.span(), message));
+            }
+            stalls.push(stall);
+        }
+        stalls.sort_by_key(|stall| stall.from);
+        Ok(stalls)
     }
 }
