@@ -2,26 +2,21 @@
 //! every machine.
 
 mod axis;
-mod bars;
 mod heat;
-mod legend;
 mod paint;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::path::Path;
 use std::sync::Once;
 
+use axis::Axis;
+pub use heat::{HeatCell, HeatMap, HeatPanel};
+use paint::{Paint, paints};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 use plotters::style::register_font;
-
-use axis::Axis;
-pub use heat::{HeatCell, HeatMap, HeatPanel};
-use paint::{Paint, paints};
-use text::{fitting, headline, short, three_digits};
 
 /// Error when writing a chart.
 #[derive(Debug, thiserror::Error)]
@@ -180,7 +175,7 @@ impl Panel {
         let letters = self.title.chars().count();
         let size = fitting(letters, f64::from(area.dim_in_pixel().0)).min(16.0);
         let area = area.titled(&self.title, ("sans-serif", size))?;
-        let (top, area) = area.split_vertically(rows * legend::ROW);
+        let (top, area) = area.split_vertically(rows * paint::ROW);
         for entry in &legend {
             entry.draw(&top)?;
         }
@@ -254,7 +249,7 @@ impl Panel {
                 .disable_x_mesh();
         }
         mesh.draw()?;
-        bars::draw(self, paints, chart, y_max)?;
+        paint::draw_bars(self, paints, chart, y_max)?;
         let mut next = paints.iter();
         let mut labels_above = 1;
         for line in &self.lines {
@@ -270,7 +265,7 @@ impl Panel {
             }
             let paint = next.next().copied();
             let colour = paint.map_or(BLACK, |paint| paint.colour);
-            if bars::is_bar(self, line) {
+            if paint::is_bar(self, line) {
                 continue;
             }
             let style = colour.stroke_width(2);
@@ -369,4 +364,49 @@ fn load_font() {
         // This only fails for an invalid font, which the test below excludes.
         let _ = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
     });
+}
+
+/// Fits a headline into one line, or into two if the letters would be small. Returns the lines and
+/// the letters' size.
+fn headline(title: &str, width: f64) -> (Vec<String>, f64) {
+    let letters = title.chars().count();
+    if fitting(letters, width) >= 14.0 {
+        return (vec![title.to_owned()], fitting(letters, width).min(22.0));
+    }
+    let (mut first, mut second) = (String::new(), String::new());
+    for word in title.split_whitespace() {
+        let line = if 2 * first.chars().count() < letters && second.is_empty() {
+            &mut first
+        } else {
+            &mut second
+        };
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let longer = first.chars().count().max(second.chars().count());
+    (vec![first, second], fitting(longer, width).min(16.0))
+}
+
+/// Returns the size at which this number of letters fits. A letter's width is about 0.6 of its
+/// size.
+fn fitting(letters: usize, width: f64) -> f64 {
+    width / letters.max(1) as f64 / 0.6
+}
+
+/// Returns the shortest form of a number: `0.25`, `300`, `1e-5`, `1e9`.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size > 0.0 && !(1e-3..1e5).contains(&size) {
+        return format!("{value:.1e}").replace(".0e", "e");
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Rounds a number to the precision of a plot.
+fn three_digits(value: f64) -> f64 {
+    let unit = 10f64.powf(value.abs().max(1e-300).log10().floor() - 2.0);
+    (value / unit).round() * unit
 }

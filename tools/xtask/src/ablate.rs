@@ -5,14 +5,12 @@
 //! are paired by seed: a mechanism saves the cells that a law only harms without it.
 
 mod grid;
-mod report;
 mod rows;
 
 use anyhow::{Result, bail};
 use pathmark_cc::Mechanism;
 
-use grid::Grid;
-use report::{Report, Trial};
+use grid::{Grid, Report, Trial};
 
 /// Arguments of `ablate`.
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,7 @@
 //! `pathmark compare`: compares laws over a grid of paths.
 
-mod job;
 mod page;
 mod run;
-mod store;
-mod table;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +11,7 @@ use pathmark_lab::compare::{Grid, GridFile, Report, Values, overview, pictures, 
 use pathmark_lab::sweep::{BadSweep, Sweep};
 
 use super::{Failure, Outcome, emulate, output};
-use job::{Job, jobs};
-use store::Store;
+use run::{Job, Store, jobs, run_all};
 
 /// Arguments.
 #[derive(Debug, Default, clap::Args)]
@@ -77,9 +73,9 @@ pub(super) fn compare(args: &Args) -> Outcome {
         return Ok(());
     }
     emulate::watch_for_interrupts()?;
-    let done = run::run_all(&jobs, known, store.as_ref())?;
+    let done = run_all(&jobs, known, store.as_ref())?;
     let report = Report::new(&grid, |cell, law| {
-        let name = job::name(&grid, cell, law)?;
+        let name = run::job_name(&grid, cell, law)?;
         let job = jobs.iter().position(|job| job.name == name)?;
         done.get(job)?.clone()
     });
@@ -163,17 +159,17 @@ fn show(args: &Args, report: &Report) -> Outcome {
         let path = directory.join("compare.json");
         let mut text = serde_json::to_vec_pretty(report)?;
         text.push(b'\n');
-        store::replace(&path, &text)?;
-        store::replace(
+        run::replace(&path, &text)?;
+        run::replace(
             &directory.join("compare.txt"),
-            table::text(report).as_bytes(),
+            page::table(report).as_bytes(),
         )?;
         draw(directory, report)?;
     }
     if args.json {
         output::json(report)?;
     } else {
-        output::text(format_args!("{}", table::text(report)))?;
+        output::text(format_args!("{}", page::table(report)))?;
     }
     if let (Some(directory), false) = (&args.out, args.json) {
         output::line(format_args!("in {}", directory.display()))?;

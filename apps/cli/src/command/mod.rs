@@ -5,7 +5,6 @@
 // `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod access_log;
 mod client;
 mod clients;
 mod compare;
@@ -14,13 +13,10 @@ mod control;
 mod demo;
 mod emulate;
 mod explain;
-mod exposition;
 mod figures;
-mod files;
 mod get;
 mod glob;
 mod identity;
-mod limits;
 mod ls;
 mod operator;
 mod output;
@@ -41,6 +37,7 @@ mod trust;
 mod tunnel;
 mod values;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::iter::once;
 use std::process::ExitCode;
 
@@ -165,7 +162,7 @@ pub fn main() -> ExitCode {
         Command::Tunnel(_) => Some(TUNNELS_LOG),
         _ => None,
     });
-    limits::raise_open_files();
+    raise_open_files();
     if let Err(error) = qlog::begin() {
         output::note!("pathmark: {error:#}");
         return ExitCode::from(2);
@@ -249,5 +246,15 @@ impl Command {
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,
         }
+    }
+}
+
+/// Raises the soft limit on open files (1024 on many systems) to the hard limit, because each
+/// active file takes a descriptor.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of open files stays");
     }
 }

@@ -23,8 +23,7 @@ use loaded::{Loaded, NamedUri, have_certificates, uris};
 use status::ProxyStatus;
 pub(super) use status::table;
 
-pub(super) mod joined;
-mod loaded;
+pub(super) mod loaded;
 mod status;
 
 /// Idle time after which the proxy sends a packet, because flows may be idle for longer than the

@@ -13,10 +13,10 @@ use pathmark_http3::root::Root;
 use pathmark_http3::wire::ALPN;
 use tokio::task::JoinSet;
 
-use super::access_log::AccessLog;
 use super::clients::Clients;
+use super::operator::AccessLog;
 use super::operator::{House, Laws, Operator};
-use super::proxy::joined::Joined;
+use super::proxy::loaded::Joined;
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs, Stop};
 use super::trust::CertificateArgs;

@@ -10,9 +10,9 @@ use anyhow::{Result, bail};
 use pathmark_cc::Algorithm;
 use pathmark_emulator::{Observer, Scenario as Emulated, observe};
 
-use super::meter::Meter;
 use super::run::{Measured, Run, SAMPLE, now};
 use super::scenario::{Scenario, Stack};
+use super::transfer::Meter;
 
 /// Runs the flows of `run` for at most `limit` of simulated time, advancing the meters.
 ///

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
-use super::meter::Meter;
+use super::transfer::Meter;
 
 /// Bytes to write at once.
 const CHUNK: usize = 64 * 1024;

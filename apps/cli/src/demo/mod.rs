@@ -12,7 +12,6 @@
 pub mod bed;
 mod in_process;
 pub mod kernel;
-pub mod meter;
 pub mod parity;
 pub mod picture;
 pub mod plan;

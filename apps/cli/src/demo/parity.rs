@@ -18,10 +18,9 @@ use pathmark_testbed::chain::{Chain, RECEIVER, RouterProgram, SENDER};
 use tokio::task::JoinSet;
 
 use super::bed;
-use super::meter::Meter;
 use super::plan::{Load, Plan, Planned};
 use super::run::now;
-use super::transfer::self_signed;
+use super::transfer::{Meter, self_signed};
 use crate::report::SenderReport;
 use pathmark::tls::{TlsClientConfig, Trust};
 use pathmark::{ClientConfig, Endpoint, ServerConfig};

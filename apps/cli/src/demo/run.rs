@@ -10,9 +10,8 @@ use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
 use super::bed::{Bed, CLIENT, RouterProgram, SERVER, Sample};
 use super::in_process;
 use super::kernel;
-use super::meter::Meter;
 use super::scenario::{Scenario, Stack};
-use super::transfer::{self, Prepared};
+use super::transfer::{self, Meter, Prepared};
 use crate::report::SenderReport;
 
 /// Interval between samples of throughput and queue.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::axis::{Axis, BadValue};
 use super::cell::Cell;
-use super::contestant::{BadContestant, Contestant};
+use super::cell::{BadContestant, Contestant};
 
 /// Maximum number of seeds per cell and law.
 const MOST_SEEDS: u32 = 1000;

@@ -11,20 +11,18 @@
 
 mod axis;
 mod cell;
-mod contestant;
 mod figure;
 mod grid;
 mod picture;
 mod report;
-mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use axis::{Axis, BadValue, Loss, Rate, Room, Routers, Rtt};
 pub use cell::Cell;
-pub use contestant::{BadContestant, Contestant};
+pub use cell::{BadContestant, Contestant};
+pub use figure::Tally;
 pub use figure::{Figure, Measured, measure};
 pub use grid::{BadGrid, Grid, GridFile, Values};
 pub use picture::{overview, pictures, too_large};
 pub use report::{CellReport, LawReport, Report};
-pub use tally::Tally;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
 use super::cell::Cell;
+use super::figure::Tally;
 use super::figure::{Figure, Measured, tallies};
 use super::grid::Grid;
-use super::tally::Tally;
 
 /// A sentence mentions a value of an axis if the law is best in a share of this value's cells that
 /// differs by at least this from its share of all cells.

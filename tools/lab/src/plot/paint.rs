@@ -1,7 +1,13 @@
-//! Colours and dashes of lines and bars. A law has the same in every picture.
+//! Lines, bars and their legend, with their colours and dashes. A law has the same in every
+//! picture.
 
 use pathmark_cc::Algorithm;
+use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::axis::Axis;
+use super::{Line, Panel, short, three_digits};
 
 /// Colours that stay distinct with the common forms of colour blindness (Okabe and Ito, 2008).
 const FIRST_COLOURS: [RGBColor; 7] = [
@@ -153,8 +159,152 @@ fn mixed(RGBColor(red, green, blue): RGBColor, towards: u16) -> RGBColor {
     RGBColor(mix(red), mix(green), mix(blue))
 }
 
+/// Share of a category's width for its bars.
+const FILLED: f64 = 0.8;
+/// Panels with more bars have no numbers above them.
+const MOST_NUMBERS: usize = 12;
+
+/// A bar's position on the horizontal axis, its height and its line.
+type Bar<'a> = (f64, f64, &'a Line, RGBColor);
+
+/// True if the points of this line are bars.
+pub(super) fn is_bar(panel: &Panel, line: &Line) -> bool {
+    !panel.categories.is_empty() && line.marked
+}
+
+/// Returns the bars, each with its width.
+fn bars<'a>(panel: &'a Panel, paints: &[Paint]) -> Vec<(Bar<'a>, f64)> {
+    let mut bars = Vec::new();
+    for place in 0..panel.categories.len() {
+        let x = place as f64;
+        let drawn = panel.drawn().zip(paints);
+        let here = drawn.filter(|(line, _)| is_bar(panel, line));
+        let here = here.filter_map(|(line, paint)| {
+            let mut points = line.points.iter();
+            let (_, y) = points.find(|(at, _)| (at - x).abs() < 1e-6)?;
+            Some((*y, line, paint.colour))
+        });
+        let here: Vec<_> = here.collect();
+        // A single bar is as wide as one of two bars.
+        let width = (FILLED / here.len().max(1) as f64).min(FILLED / 2.0);
+        let first = x - width * here.len() as f64 / 2.0;
+        for (index, (y, line, colour)) in here.into_iter().enumerate() {
+            bars.push(((first + width * index as f64, y, line, colour), width));
+        }
+    }
+    bars
+}
+
+/// Draws the bars of a panel with categories.
+pub(super) fn draw_bars<'a, B: DrawingBackend + 'a>(
+    panel: &Panel,
+    paints: &[Paint],
+    chart: &mut ChartContext<'a, B, Cartesian2d<Axis, Axis>>,
+    y_max: f64,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let bars = bars(panel, paints);
+    let numbered = bars.len() <= MOST_NUMBERS;
+    for ((left, y, line, colour), width) in bars {
+        let (right, middle) = (left + width * 0.94, left + width * 0.47);
+        let bar = Rectangle::new([(left, 0.0), (right, y.min(y_max))], colour.filled());
+        chart.draw_series(std::iter::once(bar))?;
+        let category = (left + width / 2.0).round();
+        let spread = line.bars.iter();
+        let mut spread = spread.filter(|(x, ..)| (x - category).abs() < 1e-6);
+        let mut top = y.min(y_max);
+        if let Some((_, low, high)) = spread.next() {
+            top = high.min(y_max).max(top);
+            let stroke = vec![(middle, low.min(y_max)), (middle, high.min(y_max))];
+            let stroke = PathElement::new(stroke, BLACK.stroke_width(2));
+            chart.draw_series(std::iter::once(stroke))?;
+        }
+        if numbered || y > y_max {
+            let above = if y > y_max { "▲" } else { "" };
+            let text = format!("{above}{}", short(three_digits(y)));
+            let style = ("sans-serif", 13).into_font().color(&BLACK);
+            let style = style.pos(Pos::new(HPos::Center, VPos::Bottom));
+            let text = EmptyElement::at((middle, top)) + Text::new(text, (0, -3), style);
+            chart.draw_series(std::iter::once(text))?;
+        }
+    }
+    Ok(())
+}
+
+/// Height of a row of the legend, the position at which rows begin, and the assumed width of a
+/// letter, in pixels.
+pub(super) const ROW: u32 = 17;
+const LEFT: u32 = 60;
+const LETTER: u32 = 7;
+
+/// A line's name in the legend.
+pub(super) struct Entry<'a> {
+    label: &'a str,
+    paint: Paint,
+    /// A bar instead of a line.
+    bar: bool,
+    x: u32,
+    pub(super) row: u32,
+}
+
+impl Entry<'_> {
+    pub(super) fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let at = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+        let (x, y) = (at(self.x), at(self.row * ROW));
+        let colour = self.paint.colour;
+        if self.bar {
+            let square = [(x + 6, y + 4), (x + 18, y + 14)];
+            area.draw(&Rectangle::new(square, colour.filled()))?;
+        } else {
+            // The legend has the same dashes as the line.
+            let (on, off) = self.paint.dash.unwrap_or((18, 0));
+            let mut from = x;
+            while from < x + 18 {
+                let to = (from + on).min(x + 18);
+                let stroke = [(from, y + 9), (to, y + 9)];
+                area.draw(&PathElement::new(stroke, colour.stroke_width(2)))?;
+                from = to + off.max(1);
+            }
+        }
+        area.draw(&Text::new(self.label, (x + 23, y + 2), ("sans-serif", 12)))
+    }
+}
+
+impl Panel {
+    /// Returns the position of each labelled line in the rows above the chart.
+    pub(super) fn legend(&self, paints: &[Paint], width: u32) -> Vec<Entry<'_>> {
+        let mut entries = Vec::new();
+        if self.without_legend {
+            return entries;
+        }
+        let (mut x, mut row) = (LEFT, 0);
+        for (line, paint) in self.drawn().zip(paints) {
+            let Some(label) = line.label.as_ref().filter(|label| !label.is_empty()) else {
+                continue;
+            };
+            let letters = u32::try_from(label.chars().count()).unwrap_or(u32::MAX);
+            let wide = letters.saturating_mul(LETTER).saturating_add(36);
+            if x > LEFT && x.saturating_add(wide) > width {
+                (x, row) = (LEFT, row + 1);
+            }
+            entries.push(Entry {
+                label,
+                paint: *paint,
+                bar: is_bar(self, line),
+                x,
+                row,
+            });
+            x = x.saturating_add(wide);
+        }
+        entries
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::Line;
     use super::*;
 
     fn colours(labels: &[&str]) -> Vec<(u8, u8, u8)> {
@@ -232,5 +382,22 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 21);
+    }
+
+    /// A single line without a label takes no space, and has no stroke in the legend.
+    #[test]
+    fn lines_without_a_name_are_not_in_the_legend() {
+        let line = |label: Option<&str>| Line {
+            label: label.map(str::to_owned),
+            ..Line::default()
+        };
+        let panel = Panel {
+            lines: vec![line(Some("")), line(None), line(Some("one"))],
+            ..Panel::default()
+        };
+        let paints = paints(&[vec!["", "", "one"]]).concat();
+        let entries = panel.legend(&paints, 500);
+        let labels: Vec<&str> = entries.iter().map(|entry| entry.label).collect();
+        assert_eq!(labels, ["one"]);
     }
 }

@@ -2,9 +2,8 @@
 
 use pathmark_emulator::scenario::{Metric, Plot, Quantity, Shown};
 
-use super::chapter::{Chapter, Group};
-use super::labels::{label, number, panel, x_label};
-use super::milestones;
+use super::{Chapter, Group};
+use super::{label, milestones, number, panel, x_label};
 use crate::metric;
 use crate::plot::{Figure, Line, Panel};
 

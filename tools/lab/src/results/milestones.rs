@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use pathmark_emulator::result::{FlowResult, Milestone};
 use pathmark_emulator::scenario::{Plot, Quantity};
 
-use super::chapter::{Chapter, Group};
-use super::labels::{self, label};
+use super::label;
+use super::{Chapter, Group};
 use crate::metric::UDP;
 use crate::plot::{Line, Panel};
 use crate::text::{dash, rate};
@@ -80,7 +80,7 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
     }
     let what = Quantity::Milestones;
     let axes = ["bytes", what.unit()];
-    (!lines.is_empty()).then(|| labels::panel(plot, what.title(), axes, lines))
+    (!lines.is_empty()).then(|| super::panel(plot, what.title(), axes, lines))
 }
 
 /// Returns the numbers of bytes of all milestones.

@@ -6,8 +6,8 @@ use pathmark_emulator::Scenario;
 use pathmark_emulator::result::RunResult;
 use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
-use super::chapter::{Chapter, Group};
 use super::milestones;
+use super::{Chapter, Group};
 use crate::metric::{ended, here, names, ranged, ruled_by, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;

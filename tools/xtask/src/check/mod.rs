@@ -13,18 +13,16 @@
 //! | `lines` | lines of a file that has more than 500, but for those that only cite |
 //!
 //! It also checks links within the pages, the book's table of contents, citations of equations and
-//! requirements (`citations.rs`), and that no core crate depends on one above (`tiers.rs`).
+//! requirements (`citations.rs`), and that no core crate depends on one above (`imports.rs`).
 //! `.ci/tools` runs external tools.
 
 mod ceilings;
 mod citations;
 mod imports;
-mod lines;
 mod pages;
 mod protocols;
+mod sizes;
 mod source;
-mod tiers;
-mod types;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -89,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         0 => {}
         fell => println!("{fell} figures fell: record them with `cargo xtask check --record`"),
     }
-    content &= report("tiers", &tiers::upward(root, &crates(root)?)?);
+    content &= report("tiers", &imports::upward(root, &crates(root)?)?);
     content &= report("links", &pages::dead_links(root, &pages));
     content &= report("table of contents", &pages::unlisted(&pages));
     cited.counts.iter().for_each(|line| println!("{line}"));
@@ -180,7 +178,7 @@ fn measure(root: &Path, files: &[PathBuf]) -> Result<Figures> {
         figures.set("arrows", &name, most(imports::Imports::arrows_in_cycles));
         let cyclic = imports.iter().filter(|imports| imports.largest_cycle() > 0);
         figures.set("cyclic", &name, cyclic.count());
-        let [fields, methods, impl_files] = types::largest(&sources);
+        let [fields, methods, impl_files] = sizes::largest(&sources);
         figures.set("fields", &name, fields);
         figures.set("methods", &name, methods);
         figures.set("impl-files", &name, impl_files);
@@ -204,7 +202,7 @@ fn measure(root: &Path, files: &[PathBuf]) -> Result<Figures> {
             .collect();
         figures.set("packages", name, packages.len());
     }
-    lines::measure(root, files, &mut figures)?;
+    sizes::measure(root, files, &mut figures)?;
     for path in files {
         if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(root.join(path))?;
@@ -222,7 +220,7 @@ fn measure(root: &Path, files: &[PathBuf]) -> Result<Figures> {
 /// the others.
 fn crates(root: &Path) -> Result<Vec<(String, String)>> {
     let mut crates = vec![("pathmark".to_owned(), ".".to_owned())];
-    for tier in tiers::ALL {
+    for tier in imports::TIERS {
         for entry in fs::read_dir(root.join(tier))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -13,7 +13,7 @@ use pathmark_router::offload::Offload;
 use pathmark_shim::checksum::Sum;
 use pathmark_shim::quick_start;
 
-use super::job::Outcome;
+use super::Outcome;
 
 /// The port's laws.
 pub(super) const LAWS: [&str; 6] = ["none", "vcp", "vcp+bise", "xcp", "xcp-i", "quick-start"];

@@ -18,7 +18,7 @@ use pathmark_http3::http::HeaderMap;
 use pathmark_http3::resource::{Kind, is_reserved};
 use pathmark_http3::root::Existing;
 
-use super::super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
+use super::super::figures::{AT_ONCE, Figures, FileFigures, UnderWay};
 use super::super::session::{self, Stop};
 use super::super::target::shown;
 use super::super::values::hex;

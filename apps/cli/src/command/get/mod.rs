@@ -16,8 +16,7 @@ use pathmark_http3::http::{HeaderMap, HeaderValue};
 use pathmark_http3::resource::is_reserved;
 
 use super::client::{ClientArgs, MoveArgs, Session};
-use super::figures::Transfer;
-use super::files::{Figures, FileFigures};
+use super::figures::{Figures, FileFigures, Transfer};
 use super::operator::{ANY_LAW, LAW, REPORT};
 use super::reconnect::is_lost;
 use super::routers::MeasureArgs;

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, Skipped, TreeLimits};
 use pathmark_http3::http::StatusCode;
 
-use super::super::files::{AT_ONCE, Figures, FileFigures};
+use super::super::figures::{AT_ONCE, Figures, FileFigures};
 use super::super::output;
 use super::super::session::{self, Stop};
 use super::super::target::shown;

@@ -9,8 +9,7 @@ use pathmark_proxy::server::{Counts, Proxy};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::control::{Shown, flow_lines, path_line};
-use super::super::exposition::{Exposition, values};
+use super::super::control::{Exposition, Shown, flow_lines, path_line, values};
 use super::super::session;
 use crate::report::SenderReport;
 

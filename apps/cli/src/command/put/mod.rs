@@ -19,8 +19,7 @@ use pathmark_http3::http::StatusCode;
 use pathmark_http3::root::Existing;
 
 use super::client::{ClientArgs, MoveArgs, Session};
-use super::figures::Transfer;
-use super::files::{AT_ONCE, Figures, FileFigures, UnderWay};
+use super::figures::{AT_ONCE, Figures, FileFigures, Transfer, UnderWay};
 use super::reconnect::is_lost;
 use super::routers::AnswerArgs;
 use super::session::{DscpArgs, Stop};

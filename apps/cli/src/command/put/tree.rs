@@ -12,7 +12,7 @@ use pathmark_http3::fields::PathName;
 use pathmark_http3::root::Existing;
 
 use super::super::client::Session;
-use super::super::files::{AT_ONCE, Figures, FileFigures};
+use super::super::figures::{AT_ONCE, Figures, FileFigures};
 use super::super::session::{self, Stop};
 use super::super::target::{distinct, shown};
 use super::super::values::hex;

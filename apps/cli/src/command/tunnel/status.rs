@@ -11,8 +11,7 @@ use pathmark_proxy::tunnel::Switch;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::control::{Shown, flow_lines, path_line};
-use super::super::exposition::{Exposition, values};
+use super::super::control::{Exposition, Shown, flow_lines, path_line, values};
 use super::super::session;
 use super::live::{Listening, Live};
 use crate::report::SenderReport;

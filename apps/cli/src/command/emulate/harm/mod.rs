@@ -3,7 +3,6 @@
 
 pub(super) mod page;
 mod report;
-mod table;
 
 use std::fmt;
 use std::fs;
@@ -341,12 +340,12 @@ fn show(args: &super::Args, report: &Report) -> Outcome {
                 .with_context(|| format!("cannot write {}", path.display()))
         };
         save("harm.json", &serde_json::to_vec_pretty(report)?)?;
-        save("harm.txt", table::text(report).as_bytes())?;
+        save("harm.txt", page::table(report).as_bytes())?;
     }
     if args.json {
         output::json(report)?;
     } else {
-        output::text(format_args!("{}", table::text(report)))?;
+        output::text(format_args!("{}", page::table(report)))?;
     }
     Ok(())
 }

@@ -1,15 +1,16 @@
-//! Writes the report as a page.
+//! Writes the report as a page, and as a table for the terminal.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use pathmark_lab::text::wrapped;
+use pathmark_lab::harm::{Compared, Condition};
+use pathmark_lab::text::{dash, rate, wrapped};
 
 use super::super::super::output;
+use super::super::table::aligned;
 use super::report::{Report, Summary};
-use super::table;
 
 const READING: &str = "\
     A number under the name of a figure is the count of cells beyond its bound; `worst` is the \
@@ -41,25 +42,121 @@ fn text(report: &Report, laws: &str) -> String {
         report.seed,
         wrapped(READING)
     );
-    let header = table::header();
+    let header = header();
     let _ = writeln!(text, "| {} |", header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
     for summary in &report.summary {
-        let _ = writeln!(text, "| {} |", row(summary).join(" | "));
+        let _ = writeln!(text, "| {} |", marked_row(summary).join(" | "));
     }
     let _ = write!(
         text,
         "\nEvery harmed cell, with the law's figure, `cubic`'s, and how many times beyond its \
          bound it is:\n\n```text\n{}```\n",
-        table::harmed(report)
+        harmed(report)
     );
     text
 }
 
-fn row(summary: &Summary) -> Vec<String> {
-    let mut row = table::row(summary);
+fn marked_row(summary: &Summary) -> Vec<String> {
+    let mut row = row(summary);
     if let Some(law) = row.get_mut(1) {
         *law = format!("`{law}`");
     }
     row
+}
+
+pub(super) fn table(report: &Report) -> String {
+    let mut text = format!("seed {}, {} cells\n\n", report.seed, report.cells);
+    let header = header();
+    let rows: Vec<_> = report.summary.iter().map(row).collect();
+    text += &aligned(&header, &rows);
+    let harmed = harmed(report);
+    if !harmed.is_empty() {
+        text.push('\n');
+    }
+    text + &harmed
+}
+
+/// Lists each harmed cell with its law.
+fn harmed(report: &Report) -> String {
+    let mut text = String::new();
+    let harmed: Vec<_> = report.results.iter().filter(|judged| judged.harm).collect();
+    let width = |of: &dyn Fn(usize) -> usize| (0..harmed.len()).map(of).max().unwrap_or(0);
+    let cell = width(&|index| harmed.get(index).map_or(0, |judged| judged.cell.len()));
+    let law = width(&|index| harmed.get(index).map_or(0, |judged| judged.law.len()));
+    for judged in harmed {
+        let mut figures: Vec<String> = judged.harmful().map(figure).collect();
+        figures.extend(judged.cut.then(|| "cut short".to_owned()));
+        let _ = writeln!(
+            text,
+            "{:cell$}  {:law$}  {}",
+            judged.cell,
+            judged.law,
+            figures.join("; ")
+        );
+    }
+    text
+}
+
+/// Returns the column names of [`row`].
+fn header() -> Vec<String> {
+    let conditions = Condition::ALL.map(Condition::name);
+    let first = ["group", "law", "cells", "harmed", "excused"];
+    let all = first.into_iter().chain(conditions);
+    all.chain(["worst", "worst excused"])
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Formats a group and law.
+fn row(summary: &Summary) -> Vec<String> {
+    let mut row = vec![
+        summary.group.unwrap_or("all").to_owned(),
+        summary.law.clone(),
+        summary.cells.to_string(),
+        summary.harmed.to_string(),
+        summary.excused.to_string(),
+    ];
+    row.extend(Condition::ALL.map(|condition| {
+        let count = summary.conditions.get(&condition);
+        count.map_or_else(dash, ToString::to_string)
+    }));
+    for worst in [&summary.worst, &summary.worst_excused] {
+        row.push(worst.as_ref().map_or_else(dash, |worst| {
+            format!(
+                "{} {} in {}",
+                worst.figure.condition,
+                times(&worst.figure),
+                worst.cell
+            )
+        }));
+    }
+    row
+}
+
+/// Formats a figure: `loss 93.10 % (cubic 0.10 %, 42.1 x the bound)`.
+fn figure(figure: &Compared) -> String {
+    format!(
+        "{} {} (cubic {}, {} the bound)",
+        figure.condition,
+        value(figure.condition, figure.law),
+        value(figure.condition, figure.cubic),
+        times(figure)
+    )
+}
+
+fn times(figure: &Compared) -> String {
+    match figure.beyond {
+        beyond if beyond < 100.0 => format!("{beyond:.2} x"),
+        beyond => format!("{beyond:.0} x"),
+    }
+}
+
+fn value(condition: Condition, value: f64) -> String {
+    match condition {
+        Condition::Loss => format!("{:.2} %", value * 100.0),
+        Condition::Completion => format!("{value:.2} s"),
+        Condition::Rtt => format!("{value:.1} ms"),
+        _ => rate(value),
+    }
 }

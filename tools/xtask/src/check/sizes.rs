@@ -1,17 +1,18 @@
-//! Counts each crate's lines of code and files apart from tests, and all test programs.
+//! Counts each crate's lines of code and files apart from tests, and all test programs, and
+//! measures the largest types of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use syn::Item;
 use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
+use syn::visit::Visit;
+use syn::{ImplItem, Item, ItemImpl, ItemMod, ItemStruct, Type, visit};
 
 use super::ceilings::Figures;
-use super::source::is_test;
-use super::tiers;
+use super::imports::TIERS;
+use super::source::{Source, is_test};
 
 /// Sets the sections `code`, `files` and `test-programs`.
 pub(super) fn measure(root: &Path, files: &[PathBuf], figures: &mut Figures) -> Result<()> {
@@ -71,7 +72,7 @@ fn is_test_program(path: &Path) -> bool {
 fn crate_of(path: &Path) -> String {
     let mut names = path.iter().map(|name| name.to_string_lossy());
     match names.next().as_deref() {
-        Some(tier) if tiers::ALL.contains(&tier) => names.next().unwrap_or_default().into_owned(),
+        Some(tier) if TIERS.contains(&tier) => names.next().unwrap_or_default().into_owned(),
         Some("src") | None => "pathmark".to_owned(),
         Some(name) => name.to_owned(),
     }
@@ -154,6 +155,82 @@ impl<'ast> Visit<'ast> for Tests {
     }
 }
 
+/// A type's numbers of fields and methods, and the files with its inherent `impl` blocks.
+#[derive(Default)]
+struct Size<'a> {
+    fields: usize,
+    methods: usize,
+    files: BTreeSet<&'a Path>,
+}
+
+/// Returns the maxima over all types of the crate: fields, methods, and files with inherent
+/// `impl` blocks.
+pub(super) fn largest(sources: &[Source]) -> [usize; 3] {
+    let mut sizes = Sizes::default();
+    for source in sources {
+        sizes.path = Some(&source.path);
+        sizes.room = source.module.first().cloned().unwrap_or_default();
+        sizes.visit_file(&source.ast);
+    }
+    let most = |of: fn(&Size<'_>) -> usize| sizes.by_name.values().map(of).max().unwrap_or(0);
+    [
+        most(|size| size.fields),
+        most(|size| size.methods),
+        most(|size| size.files.len()),
+    ]
+}
+
+#[derive(Default)]
+struct Sizes<'a> {
+    /// Sizes by top-level module and name. A type's `impl` blocks are all in one top-level module.
+    by_name: BTreeMap<(String, String), Size<'a>>,
+    path: Option<&'a Path>,
+    room: String,
+}
+
+impl<'a> Sizes<'a> {
+    fn of(&mut self, name: &syn::Ident) -> &mut Size<'a> {
+        let key = (self.room.clone(), name.to_string());
+        self.by_name.entry(key).or_default()
+    }
+}
+
+impl<'ast> Visit<'ast> for Sizes<'_> {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_struct(&mut self, item: &'ast ItemStruct) {
+        if !is_test(&item.attrs) {
+            let fields = item.fields.len();
+            let size = self.of(&item.ident);
+            size.fields = size.fields.max(fields);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let Type::Path(path) = &*item.self_ty else {
+            return;
+        };
+        let Some(last) = path.path.segments.last() else {
+            return;
+        };
+        if is_test(&item.attrs) || item.trait_.is_some() {
+            return;
+        }
+        let path = self.path;
+        let size = self.of(&last.ident);
+        let methods = item
+            .items
+            .iter()
+            .filter(|item| matches!(item, ImplItem::Fn(_)));
+        size.methods += methods.count();
+        size.files.extend(path);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,5 +272,49 @@ mod tests {
         assert!(!source("crates/a/benches/b.rs") && !source("crates/a/src/b/d.txt"));
         assert_eq!(beneath(Path::new("src/a/mod.rs")), Path::new("src/a"));
         assert_eq!(beneath(Path::new("src/a/b.rs")), Path::new("src/a/b"));
+    }
+
+    fn source(path: &str, module: &[&str], text: &str) -> Source {
+        Source {
+            path: path.into(),
+            module: module.iter().map(|room| (*room).to_owned()).collect(),
+            ast: syn::parse_str(text).unwrap(),
+        }
+    }
+
+    #[test]
+    fn sizes_are_summed_over_files() {
+        let sources = [
+            source(
+                "a.rs",
+                &[],
+                "struct A { x: u8, y: u8 } impl A { fn f() {} }",
+            ),
+            source(
+                "b.rs",
+                &[],
+                "impl A { fn g() {} fn h() {} } impl Clone for A { fn clone() {} }",
+            ),
+        ];
+        assert_eq!(largest(&sources), [2, 3, 2]);
+    }
+
+    /// Types with the same name in two top-level modules are distinct, regardless of their order.
+    #[test]
+    fn types_of_one_name_are_kept_apart() {
+        let sources = [
+            source(
+                "a",
+                &["a"],
+                "struct C { x: u8, y: u8 } impl C { fn f() {} }",
+            ),
+            source("b", &["b"], "struct C(u8); impl C { fn g() {} }"),
+            source(
+                "b",
+                &["b"],
+                "#[cfg(all(test, unix))] struct D { x: u8, y: u8, z: u8 }",
+            ),
+        ];
+        assert_eq!(largest(&sources), [2, 1, 1]);
     }
 }

@@ -1,12 +1,174 @@
-//! Links and flows of a scenario, as text.
+//! Makes a scenario's text from a cell.
 
 use std::fmt::Write as _;
 
 use pathmark_link::impair::Random;
 
-use super::super::axis::{Buffer, Burst, Count, Lossy, Mix, Percent, Rate, Size, Time};
-use super::super::cell::Cell;
-use super::{Roles, TCP};
+use super::axis::{Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
+use super::cell::{Cell, Kind};
+
+/// Prefixes of the names of flows that are not ours.
+pub(super) const TCP: &str = "tcp";
+pub(super) const GUEST: &str = "guest";
+/// Bytes of the smallest and of the largest IP packets in a scenario.
+const TINY: u64 = 64;
+const LARGE: u64 = 1500;
+
+/// The laws of a cell's flows and ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Roles<'a> {
+    /// The law of our flows.
+    pub law: &'a str,
+    /// The controller of marked ports.
+    pub port: &'a str,
+    /// The law of flows for which such a port runs another law.
+    pub guest: &'a str,
+}
+
+impl Cell {
+    /// Returns the cell as a scenario file.
+    pub fn scenario(&self, seed: u64, roles: Roles<'_>) -> String {
+        let mut scene = Scene {
+            seconds: self.seconds(),
+            roles,
+            http: self.coin("app"),
+            random: Random::new(seed, &self.to_string()),
+            links: String::new(),
+            flows: String::new(),
+        };
+        self.fill(&mut scene);
+        format!(
+            "name = \"{self}\"\nduration = \"{:.3}s\"\nseed = {seed}\n{}{}",
+            scene.seconds, scene.links, scene.flows
+        )
+    }
+
+    /// True for half of all cells: another half for each question, but the same for every seed.
+    fn coin(&self, question: &str) -> bool {
+        Random::new(0, &format!("{self} {question}")).below(2) == 1
+    }
+
+    /// Returns the law of marked ports for a law that follows any router: VCP's in half of the
+    /// cells, otherwise XCP's.
+    pub fn port_for_any(&self) -> &'static str {
+        if self.coin("port") { "vcp+bise" } else { "xcp" }
+    }
+
+    fn fill(&self, scene: &mut Scene<'_>) {
+        let Self { rate, flows, .. } = *self;
+        match self.kind {
+            Kind::After | Kind::Before | Kind::Both | Kind::Late | Kind::Forged => {
+                self.marked_and_plain(scene);
+            }
+            Kind::Lot => scene.lot(self, |_| rate),
+            Kind::Taper => {
+                scene.lot(self, |hop| (0..hop).fold(rate, |rate, _| rate.percent(90)));
+            }
+            Kind::Rtts | Kind::Sizes => scene.two_distances(rate, self.near, self.far),
+            _ => {
+                let (name, more) = self.only_link(scene);
+                scene.marked(name, "S", "D", rate, &self.rtt.part(2), &more);
+            }
+        }
+        match self.kind {
+            Kind::Lot | Kind::Taper => {}
+            Kind::Join => {
+                let start = format!("start = \"{:.3}s\"", scene.seconds / 2.0);
+                scene.ours("ours", "S", "D", flows.ours, "");
+                scene.flow(TCP, "S", "D", "cubic", flows.tcp, &start);
+            }
+            Kind::Rtts => {
+                scene.ours("near", "N", "D", flows.ours, "");
+                scene.ours("far", "F", "D", flows.ours, "");
+                scene.flow("tcp-near", "N", "D", "cubic", flows.tcp, "");
+                scene.flow("tcp-far", "F", "D", "cubic", flows.tcp, "");
+            }
+            Kind::Sizes => {
+                scene.ours("near", "N", "D", flows.ours, "packet = 512");
+                scene.ours("far", "F", "D", self.large.0, "");
+                scene.flow(TCP, "N", "D", "cubic", flows.tcp, "");
+            }
+            _ => scene.mix("S", "D", flows),
+        }
+        match self.kind {
+            Kind::Mice => scene.mice(self.mice, self.size),
+            Kind::Ports => scene.flow(GUEST, "S", "D", scene.roles.guest, self.guests.0, ""),
+            Kind::Mixed => {
+                for law in [scene.roles.guest, "newreno", "cubiq"] {
+                    let name = format!("{GUEST}-{}-", law.split('+').next().unwrap_or(law));
+                    scene.flow(&name, "S", "D", law, self.guests.0, "");
+                }
+            }
+            Kind::Tiny => {
+                let kbit = rate.kbit * self.share.permille / 1000;
+                let more = format!("packet = {TINY}\nrate = \"{kbit}kbit\"\npoisson = true");
+                scene.flow(GUEST, "S", "D", "udp", 1, &more);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a marked and a plain link in the order of the kind.
+    fn marked_and_plain(&self, scene: &mut Scene<'_>) {
+        let (delay, buffer) = (self.rtt.part(4), self.buffer);
+        if self.kind == Kind::Before {
+            scene.plain("hidden", "S", "H", self.hidden, &delay, buffer, "");
+            scene.marked("marked", "H", "D", self.marked, &delay, "");
+            return;
+        }
+        let more = match self.kind {
+            Kind::Both | Kind::Late => scene.lossy(self.per, Burst::Single, Lossy::Through),
+            Kind::Forged => format!("corruption = \"{}\"\n", self.per),
+            _ => String::new(),
+        };
+        scene.marked("marked", "S", "H", self.marked, &delay, &more);
+        let (rate, more) = if self.kind == Kind::Late {
+            let falls = format!("rate = \"{}\"", self.hidden.toml());
+            (self.marked, scene.at(&[(0.5, falls)]))
+        } else {
+            (self.hidden, String::new())
+        };
+        scene.plain("hidden", "H", "D", rate, &delay, buffer, &more);
+    }
+
+    /// Returns the name and further keys of a single marked link.
+    fn only_link(&self, scene: &mut Scene<'_>) -> (&'static str, String) {
+        let Self { rate, outage, .. } = *self;
+        match self.kind {
+            Kind::Random => {
+                let mut more = scene.lossy(self.per, self.burst, self.lossy);
+                if self.declared == Declared::Declared {
+                    let _ = writeln!(more, "corruption = \"{}\"", self.per);
+                }
+                ("radio", more)
+            }
+            Kind::Join => (
+                "radio",
+                scene.lossy(self.per, Burst::Single, Lossy::Through),
+            ),
+            Kind::Cut => ("radio", scene.outages(rate, outage, self.times)),
+            Kind::Low | Kind::Short => ("marked", queue(self.buffer)),
+            Kind::Trace => ("cell", queue(self.buffer) + &scene.wandering(rate)),
+            Kind::Handover => ("satellite", scene.handovers(rate, outage, self.rtt)),
+            Kind::Radio => {
+                let (queue, steps) = (queue(Buffer::Packets(256)), scene.stepping(rate));
+                let more = format!("medium = \"cell\"\nframe_overhead = 38\n{queue}{steps}");
+                ("radio", more)
+            }
+            Kind::Order => ("marked", format!("jitter = \"{}\"\n", self.jitter.part(1))),
+            Kind::Reorder => {
+                let most = self.jitter.part(1);
+                let more = format!("jitter = {{ max = \"{most}\", reorder = true }}\n");
+                ("marked", more)
+            }
+            Kind::Step => {
+                let delay = format!("delay = \"{}\"", self.then.part(2));
+                ("marked", scene.at(&[(1.0 / 3.0, delay)]))
+            }
+            _ => ("marked", String::new()),
+        }
+    }
+}
 
 pub(super) fn queue(buffer: Buffer) -> String {
     format!("queue = {{ limit = \"{buffer}\" }}\n")
@@ -243,5 +405,49 @@ impl Scene<'_> {
             starts.join(", ")
         );
         self.ours("mouse", "S", "D", mice.0, &more);
+    }
+}
+
+/// Packets of 1500 bytes that a run's fastest link may send, so that a run takes about a second.
+const MOST_PACKETS: f64 = 500_000.0;
+
+impl Cell {
+    /// Returns the maximum duration of a run, which is long enough for slow laws, but still
+    /// affordable.
+    pub fn seconds(&self) -> f64 {
+        let (rate, _) = self.traffic();
+        // Distances that the cell does not have are 0.
+        let longest = self.rtt.max(self.then).max(self.near).max(self.far);
+        let wanted = match self.kind {
+            Kind::Cut => 60.0,
+            Kind::Handover | Kind::Rtts => 50.0,
+            _ => (30.0 + 60.0 * longest.seconds()).min(60.0),
+        };
+        let affordable = MOST_PACKETS / rate.packets(1.0);
+        (wanted.min(affordable) * 10.0).round() / 10.0
+    }
+
+    /// Estimates the packets that enter links in a run, including acknowledgements.
+    pub fn packets(&self) -> f64 {
+        let (rate, links) = self.traffic();
+        1.5 * rate.packets(self.seconds()) * f64::from(links)
+    }
+
+    /// Returns the highest rate at which packets may be sent, and the approximate number of links
+    /// that packets cross.
+    fn traffic(&self) -> (Rate, u32) {
+        match self.kind {
+            Kind::After | Kind::Both | Kind::Late | Kind::Forged => (self.marked, 2),
+            Kind::Before => (self.hidden, 2),
+            Kind::Rtts | Kind::Sizes => (self.rate, 2),
+            // Each hop carries as much as the first.
+            Kind::Lot | Kind::Taper => (self.rate.percent(100 * u64::from(self.hops.0)), 1),
+            // The rate of the same number of large packets.
+            Kind::Tiny => {
+                let tiny = self.share.permille * LARGE / TINY / 10;
+                (self.rate.percent(100 + tiny), 1)
+            }
+            _ => (self.rate, 1),
+        }
     }
 }
