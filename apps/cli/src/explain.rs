@@ -2,13 +2,15 @@
 
 use core::fmt;
 
-use pathmark_cc::FallbackReason;
+use pathmark_cc::FallbackReason::{self, NoAnswer};
 use serde::{Deserialize, Serialize};
 
 use crate::report::SenderReport;
 
 /// The largest share of a connection's time that needs no explanation.
 const SMALL: f64 = 0.3;
+/// The longest queue of a router's port that needs none, in milliseconds.
+const QUEUE_MS: f64 = 50.0;
 
 /// What is known about a transfer, from a report or a log.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -54,6 +56,12 @@ impl Verdict {
             because: because.into(),
             next: next.into(),
         }
+    }
+
+    /// Returns the verdict if routers didn't control the window for this reason.
+    fn of(reason: FallbackReason) -> Self {
+        let because = format!("routers didn't control the window: {}", reason.message());
+        Self::new(reason.name(), because, reason.remedy())
     }
 }
 
@@ -107,22 +115,35 @@ impl Account {
                 ),
                 "raise `send_window` at the sender",
             ),
-            Some("router") => {
-                let router = self.sender.router_id;
-                let router =
-                    router.map_or_else(|| "routers".to_owned(), |id| format!("router {id}"));
-                Verdict::new(
-                    "router",
-                    format!(
-                        "{router} limited the flow to its share for {}",
-                        percent(b.router)
-                    ),
-                    "nothing, if the link is full; otherwise compare the port's `rate` with the \
-                     link's",
-                )
-            }
+            Some("router") => self.router(&percent(b.router)),
             _ => self.window(),
         }
+    }
+
+    /// Returns the cause if routers held the sender back for most of the time.
+    fn router(&self, share: &str) -> Verdict {
+        let rtt = &self.sender.rtt_ms;
+        if let Some(fallback) = self.fallback(SMALL).filter(|reason| *reason != NoAnswer) {
+            return Verdict::of(fallback);
+        }
+        if rtt.p99 > 2.0 * rtt.min && rtt.p99 > rtt.min + QUEUE_MS {
+            return Verdict::new(
+                "queue",
+                format!(
+                    "round trips of {:.0} ms instead of {:.0} show a queue that routers don't \
+                     control",
+                    rtt.p99, rtt.min
+                ),
+                "find the queue, such as a modem's, and lower `rate` of the router in front of it",
+            );
+        }
+        let router = self.sender.router_id;
+        let router = router.map_or_else(|| "routers".to_owned(), |id| format!("router {id}"));
+        Verdict::new(
+            "router",
+            format!("{router} limited the flow to its share for {share}"),
+            "nothing, if the link is full; otherwise compare the port's `rate` with the link's",
+        )
     }
 
     /// Returns the cause if the congestion window held the sender back, or nothing else is known.
@@ -134,18 +155,14 @@ impl Account {
                 "let UDP payloads whose first byte is 8 to 15 pass",
             );
         }
-        if self.sender.bounded_by.largest().is_none() && self.main_fallback().is_none() {
+        if let Some(fallback) = self.fallback(0.5) {
+            return Verdict::of(fallback);
+        }
+        if self.sender.bounded_by.largest().is_none() {
             return Verdict::new(
                 "unknown",
                 "the report doesn't say what limited the sender",
                 "make a log, by setting QLOGDIR or by `emulate --out DIR --qlog`, and explain it",
-            );
-        }
-        if let Some(fallback) = self.main_fallback() {
-            return Verdict::new(
-                fallback.name(),
-                format!("routers didn't control the window: {}", fallback.message()),
-                fallback.remedy(),
             );
         }
         let law = &self.sender.algorithm;
@@ -173,14 +190,14 @@ impl Account {
 
 impl Account {
     /// Returns the most frequent reason why routers didn't control the window, if they didn't for
-    /// most of the time.
-    fn main_fallback(&self) -> Option<FallbackReason> {
+    /// more than this share of the time.
+    fn fallback(&self, least: f64) -> Option<FallbackReason> {
         let shares = self.sender.controllers.shares.iter();
         let without: Vec<_> = shares.filter(|share| share.fallback.is_some()).collect();
         let sum: f64 = without.iter().map(|share| share.time).sum();
         let worst = (without.iter()).max_by(|one, other| one.time.total_cmp(&other.time))?;
         let reason = FallbackReason::by_name(worst.fallback.as_deref()?)?;
-        (sum > 0.5).then_some(reason)
+        (sum > least).then_some(reason)
     }
 }
 

@@ -74,6 +74,7 @@ fn the_cause_of_a_slow_transfer() {
     let reno = "bytes = 3_000_000\nalgorithm = \"cubic\"";
     let loss = "loss = { kind = \"bernoulli\", per = 0.01 }";
     let slower = "rate = \"6Mbit\"\nqueue = { kind = \"droptail\", limit = \"20p\" }";
+    let modem = "rate = \"8Mbit\"\nqueue = { kind = \"droptail\", limit = \"200p\" }";
     let outage = "at = [{ t = \"1s\", rate = \"0bit\" }, { t = \"7s\", rate = \"10Mbit\" }]";
     let (both, back) = (
         format!("{VCP}\n{outage}"),
@@ -89,6 +90,12 @@ fn the_cause_of_a_slow_transfer() {
             "bytes = 8_000_000\nalgorithm = \"vcp+bise+wlte\"",
             VCP,
             slower,
+        ),
+        (
+            "queue",
+            "bytes = 8_000_000\nalgorithm = \"vcp+bise+wlte\"",
+            VCP,
+            modem,
         ),
         ("loss", reno, loss, ""),
         ("start", "bytes = 100_000\nalgorithm = \"cubic\"", "", ""),
