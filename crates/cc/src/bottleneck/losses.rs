@@ -381,7 +381,7 @@ const FLOOD_GROUPS: usize = 6;
 const FLOOD_EACH: u8 = 4;
 /// Numbers of groups to examine, and the number of half standard deviations by which their loss
 /// must exceed the limit.
-const LOOKS: [(usize, u64); 3] = [(8, 6), (25, 3), (losses::GROUPS, 3)];
+const LOOKS: [(usize, u64); 3] = [(8, 6), (25, 3), (GROUPS, 3)];
 /// The same if few packets are sent, because even three groups then take several round trips. Each
 /// must have at least `FEW_EACH` losses.
 const FEW: (usize, u64) = (3, 6);
@@ -439,8 +439,7 @@ pub(super) fn above(record: &LossRecord, limit: u64, few: bool) -> Option<Sample
         .find_map(|&(groups, half_sigmas)| {
             let seen = record.latest(groups)?;
             // A few bursts can dominate a short record.
-            let bursts =
-                groups < losses::GROUPS && may_be_bursts(seen.ppm(), seen.dispersion, limit);
+            let bursts = groups < GROUPS && may_be_bursts(seen.ppm(), seen.dispersion, limit);
             let much = seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2;
             (much && !bursts).then_some(seen)
         })

@@ -4,8 +4,6 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
-pub(crate) use knob;
-
 use super::ParseError;
 use crate::base::Duration;
 use crate::base::arith::nanos;
@@ -58,6 +56,8 @@ macro_rules! knob {
         }
     };
 }
+
+pub(crate) use knob;
 
 /// The values of a law's options.
 pub(crate) trait Options: Default + 'static {

@@ -68,7 +68,7 @@ pub struct XcpLinkParams {
     /// fractions (the XCP Linux paper, section II-E.2).
     pub whole: bool,
     /// Looks for hops that are not XCP routers (XCP-i).
-    pub clouds: Option<super::clouds::CloudParams>,
+    pub clouds: Option<CloudParams>,
 }
 
 /// Where an XCP port's capacity comes from.
