@@ -1,6 +1,6 @@
 mod first_packets;
 
-use super::sender::AutoSender;
+use super::AutoSender;
 use crate::base::{Duration, Instant};
 use crate::law::{Controller, Limits};
 use crate::quick_start::{AfterGrant, QuickStart, Startable};

@@ -8,9 +8,7 @@ pub(crate) mod ablate;
 pub(crate) mod arith;
 pub(crate) mod flow_table;
 pub(crate) mod offered;
-pub(crate) mod power;
 pub(crate) mod rtt_sketch;
 mod time;
-pub(crate) mod window;
 
 pub use time::{Duration, Instant};

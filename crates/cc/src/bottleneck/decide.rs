@@ -1,12 +1,9 @@
 //! Decisions about who controls the window: when trials begin, the consequences of their verdicts,
 //! and when CUBIC takes over or returns control.
 
-use super::losses::SLACK_PPM;
-use super::losses::Sample;
-use super::ruled::{Look, Ruled};
-use super::tolerance::MOST_PPM;
+use super::losses::{MOST_PPM, SLACK_PPM, Sample};
 use super::trial::{Trial, Verdict};
-use super::{Finding, HiddenHop, State, TakeOver, cap, high_loss, least_pace, trigger, window_of};
+use super::{Finding, HiddenHop, State, TakeOver, cap, high_loss, least_pace, losses, window_of};
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{mul_div, rate};
 use crate::base::{Duration, Instant};
@@ -56,7 +53,7 @@ impl HiddenHop {
             window < GROWTH_WINDOW * self.mtu || self.arrivals.is_growing() || window / 2 > arrived;
         declared > 0
             && grows
-            && !trigger::surely_above(&self.record, declared + SLACK_PPM)
+            && !losses::surely_above(&self.record, declared + SLACK_PPM)
             && now < self.began + srtt.saturating_mul(WAIT_ROUNDS)
             && !without(Mechanism::Wait)
     }
@@ -102,8 +99,8 @@ impl HiddenHop {
                         self.end_trial(now, Verdict::Hidden, ppm, pace, srtt)
                     }
                     Some(Verdict::Hidden)
-                        if (trigger::may_be_bursts(ppm, dispersion, limit)
-                            || (tolerated > 0 && trigger::is_moderate(ppm, limit)))
+                        if (losses::may_be_bursts(ppm, dispersion, limit)
+                            || (tolerated > 0 && losses::is_moderate(ppm, limit)))
                             && self.suspected_until.is_none_or(|until| now > until)
                             && !without(Mechanism::Twice) =>
                     {
@@ -267,7 +264,7 @@ impl HiddenHop {
         } else {
             self.tolerance.ppm()
         };
-        if let Some(seen) = trigger::flood(&self.record, self.tolerance.expected_ppm()) {
+        if let Some(seen) = losses::flood(&self.record, self.tolerance.expected_ppm()) {
             return Some(Trigger::Flood(seen));
         }
         // At such high loss, a short record exceeds it by 2 % by chance.
@@ -276,7 +273,7 @@ impl HiddenHop {
         } else {
             SLACK_PPM
         };
-        trigger::above(&self.record, tolerated + slack, self.arrivals.are_few()).map(Trigger::Above)
+        losses::above(&self.record, tolerated + slack, self.arrivals.are_few()).map(Trigger::Above)
     }
 }
 
@@ -285,4 +282,72 @@ enum Trigger {
     /// More than chance and bursts could explain, and than a trial could attest.
     Flood(Sample),
     Above(Sample),
+}
+
+// Control by CUBIC because of a hidden hop, and its end.
+
+/// CUBIC returns control after its window has exceeded `LEAVE_SHARE` of the largest one at which a
+/// packet was lost for this many round trips. Each relapse doubles this time, up to
+/// `RULED_MOST_DOUBLINGS` times.
+const LEAVE_ROUNDS: u32 = 20;
+const LEAVE_SHARE: (u64, u64) = (5, 4);
+const RULED_MOST_DOUBLINGS: u32 = 5;
+/// It also returns control when a router sends OVER after this many round trips without loss.
+const LOSSLESS_ROUNDS: u32 = 8;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub(super) now: Instant,
+    pub(super) srtt: Duration,
+    /// CUBIC's window in bytes.
+    pub(super) window: u64,
+    /// The last time at which a router reported that its own hop is full.
+    pub(super) over: Option<Instant>,
+    pub(super) calm: bool,
+    pub(super) relapses: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ruled {
+    /// The largest window at which a packet was lost, in bytes.
+    largest: u64,
+    /// Time since which the window has been well above this.
+    above: Option<Instant>,
+    last_loss: Instant,
+}
+
+impl Ruled {
+    /// Starts with a largest window of `largest` bytes.
+    pub(super) const fn new(now: Instant, largest: u64) -> Self {
+        Self {
+            largest,
+            above: None,
+            last_loss: now,
+        }
+    }
+
+    /// Handles losses at a window of `window` bytes.
+    pub(super) fn on_loss(&mut self, now: Instant, window: u64) {
+        self.last_loss = now;
+        self.largest = self.largest.max(window);
+        self.above = None;
+    }
+
+    /// Returns true if the hop has disappeared, or is no longer the bottleneck. Called at least
+    /// once per round trip.
+    pub(super) fn is_gone(&mut self, look: &Look) -> bool {
+        let Look { now, srtt, .. } = *look;
+        if look.window > mul_div(self.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {
+            self.above.get_or_insert(now);
+        } else {
+            self.above = None;
+        }
+        let relapses = look.relapses.min(RULED_MOST_DOUBLINGS);
+        let patience = srtt.saturating_mul(LEAVE_ROUNDS << relapses);
+        let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
+        let room = self.above.is_some_and(|since| now - since >= patience);
+        let bounded =
+            look.over.is_some_and(|at| now - at <= srtt) && now - self.last_loss >= lossless;
+        (look.calm && room) || bounded
+    }
 }

@@ -4,7 +4,8 @@
 //! variance between groups shows how bursty losses are: a share of 5 % in bursts of five is known
 //! much less precisely than one of single losses.
 
-use crate::base::arith::{mul_div, saturate};
+use crate::base::arith::{mul_div, nanos, saturate};
+use crate::base::{Duration, Instant};
 
 /// Loss beyond the tolerated loss that isn't worth a verdict, in 10^-6.
 pub(crate) const SLACK_PPM: u64 = 20_000;
@@ -274,4 +275,172 @@ mod tests {
         // 24 where independent losses have 4.
         assert_eq!(sample.dispersion, 6 * ONE);
     }
+}
+
+// Random loss, which is either declared by routers or attested by a trial.
+
+/// Undeclared loss above this share, in 10^-6, isn't random. A declaration without attestation
+/// covers at most this share.
+pub(crate) const MOST_PPM: u64 = 100_000;
+/// Above this share, in 10^-6, `MANY_PACKETS` packets are needed to attest loss. If many senders
+/// with few packets each overload one hop, the trial of a single sender reduces the load too little
+/// to change the loss, which is often about a tenth.
+const MODERATE_PPM: u64 = 60_000;
+const MANY_PACKETS: u64 = 1200;
+
+/// Returns the number of packets required to attest a loss of `ppm`, in 10^-6.
+pub(super) const fn packets_for(ppm: u64) -> u64 {
+    if ppm > MODERATE_PPM { MANY_PACKETS } else { 0 }
+}
+
+/// Round trips for which an attestation is valid, plus or minus a quarter.
+const HOLDS_ROUNDS: u64 = 300;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tolerance {
+    declared_ppm: u64,
+    attested_ppm: u64,
+    until: Option<Instant>,
+}
+
+impl Tolerance {
+    /// Sets the loss in 10^-6 that routers declare as corruption on the links behind them.
+    #[inline]
+    pub(crate) fn declare(&mut self, ppm: u64) {
+        self.declared_ppm = ppm.min(1_000_000);
+    }
+
+    /// Returns the random loss in 10^-6.
+    pub(crate) fn ppm(&self) -> u64 {
+        self.attested_ppm.max(self.declared_ppm.min(MOST_PPM))
+    }
+
+    /// Returns the expected loss in 10^-6. It includes declared loss beyond the maximum tolerated
+    /// without attestation, because a trial must examine this loss first.
+    pub(crate) fn expected_ppm(&self) -> u64 {
+        self.attested_ppm.max(self.declared_ppm)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn attested_ppm(&self) -> u64 {
+        self.attested_ppm
+    }
+
+    pub(super) const fn declared_ppm(&self) -> u64 {
+        self.declared_ppm
+    }
+
+    /// Returns the attested loss in 10^-6 if it exceeds the declared loss, or 0.
+    pub(super) const fn undeclared_ppm(&self) -> u64 {
+        if self.attested_ppm > self.declared_ppm.saturating_add(SLACK_PPM) {
+            self.attested_ppm
+        } else {
+            0
+        }
+    }
+
+    /// Returns the maximum loss in 10^-6 that a trial may attest. A forged declaration has no
+    /// effect without a trial.
+    pub(crate) fn most_ppm(&self) -> u64 {
+        MOST_PPM.max(self.declared_ppm)
+    }
+
+    /// Attests a loss of `ppm`, because a trial found it to be independent of the rate. `salt`
+    /// spreads the times at which the attestations of different flows end.
+    pub(crate) fn attest(&mut self, now: Instant, ppm: u64, srtt: Duration, salt: u64) {
+        self.attested_ppm = ppm.min(self.most_ppm());
+        let spread = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let rounds = HOLDS_ROUNDS * 3 / 4 + ((HOLDS_ROUNDS / 2 * spread) >> 32);
+        self.until = Some(now + Duration::from_nanos(nanos(srtt).saturating_mul(rounds)));
+    }
+
+    /// Lowers the attested loss to at most `ppm`.
+    pub(crate) fn lower(&mut self, ppm: u64) {
+        self.attested_ppm = self.attested_ppm.min(ppm);
+    }
+
+    pub(crate) fn age(&mut self, now: Instant) {
+        if self.until.is_some_and(|until| now >= until) {
+            self.until = None;
+            self.attested_ppm = 0;
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.until = None;
+        self.attested_ppm = 0;
+    }
+}
+
+// Decides which losses are worth a trial.
+
+/// Loss beyond the expected loss, in 10^-6, in `FLOOD_GROUPS` groups with at least `FLOOD_EACH`
+/// losses each. It is neither chance nor a burst, so CUBIC takes over without a trial.
+const FLOOD_PPM: u64 = 350_000;
+const FLOOD_GROUPS: usize = 6;
+const FLOOD_EACH: u8 = 4;
+/// Numbers of groups to examine, and the number of half standard deviations by which their loss
+/// must exceed the limit.
+const LOOKS: [(usize, u64); 3] = [(8, 6), (25, 3), (GROUPS, 3)];
+/// The same if few packets are sent, because even three groups then take several round trips. Each
+/// must have at least `FEW_EACH` losses.
+const FEW: (usize, u64) = (3, 6);
+const FEW_EACH: u8 = 3;
+/// Losses with at least this dispersion, in sixteenths, are bursty …
+const BURSTY: u64 = 40;
+/// … unless they exceed the limit by this, in 10^-6, because bursts don't cause so much loss.
+const BURSTS_PPM: u64 = 200_000;
+
+/// Standard deviations that chance doesn't reach, even though each group is another chance.
+const SURE: u64 = 4;
+
+/// Half standard deviations for loss that no trial could attest.
+const TOO_MUCH: u64 = 5;
+
+/// Returns true if the loss exceeds `limit`, in 10^-6, by more than repeated looks would find by
+/// chance.
+pub(super) fn surely_above(record: &LossRecord, limit: u64) -> bool {
+    LOOKS.iter().any(|&(groups, _)| {
+        let seen = record.latest(groups);
+        seen.is_some_and(|seen| seen.ppm() > limit + SURE * seen.sigma_ppm())
+    })
+}
+
+/// Returns true if the loss is so far above `most`, in 10^-6, that no trial could attest it.
+pub(super) fn is_too_much(seen: &Sample, most: u64) -> bool {
+    seen.ppm() > most + SLACK_PPM + TOO_MUCH * seen.sigma_ppm() / 2
+}
+
+/// Returns true if loss above `limit` may be caused by bursts.
+pub(super) const fn may_be_bursts(ppm: u64, dispersion: u64, limit: u64) -> bool {
+    dispersion >= BURSTY && is_moderate(ppm, limit)
+}
+
+/// Returns true if the loss doesn't exceed `limit` by more than bursts can cause.
+pub(super) const fn is_moderate(ppm: u64, limit: u64) -> bool {
+    ppm < limit + BURSTS_PPM
+}
+
+/// Returns loss that neither chance nor bursts explain. `expected` is the declared or attested loss
+/// in 10^-6.
+pub(super) fn flood(record: &LossRecord, expected: u64) -> Option<Sample> {
+    let seen = record.latest(FLOOD_GROUPS)?;
+    let each = record.fewest(FLOOD_GROUPS) >= Some(FLOOD_EACH);
+    (each && seen.ppm() > expected + FLOOD_PPM).then_some(seen)
+}
+
+/// Returns loss that exceeds `limit`, in 10^-6, clearly enough for a trial. `few` is true if few
+/// packets are sent per round trip.
+pub(super) fn above(record: &LossRecord, limit: u64, few: bool) -> Option<Sample> {
+    let few = few && record.fewest(FEW.0) >= Some(FEW_EACH);
+    few.then_some(&FEW)
+        .into_iter()
+        .chain(&LOOKS)
+        .find_map(|&(groups, half_sigmas)| {
+            let seen = record.latest(groups)?;
+            // A few bursts can dominate a short record.
+            let bursts = groups < GROUPS && may_be_bursts(seen.ppm(), seen.dispersion, limit);
+            let much = seen.ppm() > limit + half_sigmas * seen.sigma_ppm() / 2;
+            (much && !bursts).then_some(seen)
+        })
 }

@@ -24,16 +24,10 @@
 mod arrivals;
 mod decide;
 mod delay;
-mod delay_correlation;
-mod following;
 mod high_loss;
 mod losses;
-mod ruled;
-mod step;
-mod tolerance;
 mod train;
 mod trial;
-mod trigger;
 
 #[cfg(test)]
 mod queue_tests;
@@ -43,14 +37,11 @@ mod tests;
 use crate::base::arith::{mul_div, nanos, rate};
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Lost};
-
 use arrivals::Arrivals;
-use delay::DelayWatch;
-use following::Following;
+use decide::Ruled;
+use delay::{DelayWatch, Following};
 use high_loss::HighLossCap;
-use losses::LossRecord;
-use ruled::Ruled;
-use tolerance::Tolerance;
+use losses::{LossRecord, Tolerance};
 use train::Trains;
 use trial::Trial;
 

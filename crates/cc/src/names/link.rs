@@ -3,11 +3,9 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::error::ParseError;
-use super::knob;
-use super::own::{OwnPort, PORTS};
+use super::register::{OwnPort, PORTS};
 use super::vcp::VcpLinkConfig;
-use super::xcp;
+use super::{ParseError, knob, xcp};
 use crate::base::Instant;
 use crate::law::{LinkController, Passive};
 use crate::quick_start::QuickStartLink;

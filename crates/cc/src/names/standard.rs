@@ -1,8 +1,8 @@
 //! Options of standard laws, of those that start with a granted rate, and of `auto`.
 
-use super::common::{BETA, FALLBACK, HYSTART, INITIAL_WINDOW, PACE, RATE, START};
-use super::knob::{Knob, Options, knob};
-use super::value::{Switch, Values};
+use super::knob::{
+    BETA, FALLBACK, HYSTART, INITIAL_WINDOW, Knob, Options, PACE, RATE, START, Switch, Values, knob,
+};
 use crate::cubiq::CubiqParams;
 use crate::quick_start::AfterGrant;
 use crate::standard::cubic::{BETA_2008_PPM, BETA_PPM};

@@ -1,10 +1,9 @@
 //! Options of VCP senders and ports.
 
-use super::common::{
-    FALLBACK, INITIAL_WINDOW, INTERVAL, PAPERS_PORT, PAPERS_SENDER, SACK, START, YES_NO,
+use super::knob::{
+    Count, FALLBACK, INITIAL_WINDOW, INTERVAL, Knob, Options, PAPERS_PORT, PAPERS_SENDER, Ppm,
+    SACK, START, Switch, Time, Values, Words, YES_NO, knob,
 };
-use super::knob::{Knob, Options, knob};
-use super::value::{Count, Ppm, Switch, Time, Values, Words};
 use crate::base::Duration;
 use crate::signals::Carrier;
 use crate::vcp::{

@@ -1,9 +1,10 @@
 //! Options of XCP senders and ports.
 
-use super::common::{FALLBACK, INITIAL_WINDOW, PACE, PAPERS_PORT, PAPERS_SENDER, SACK, START};
-use super::error::ParseError;
-use super::knob::{self, Knob, Options, knob};
-use super::value::{Count, Ppm, Rate, Switch, Time, Values, Words};
+use super::knob::{
+    Count, FALLBACK, INITIAL_WINDOW, Knob, Options, PACE, PAPERS_PORT, PAPERS_SENDER, Ppm, Rate,
+    SACK, START, Switch, Time, Values, Words, knob,
+};
+use super::{ParseError, knob};
 use crate::base::Duration;
 use crate::signals::XcpForm;
 use crate::supervise::FallbackLaw;

@@ -1,7 +1,6 @@
 //! Tests of a granting port.
 
-use super::params::{GRANTS, PER_SOURCE};
-use super::*;
+use super::{GRANTS, PER_SOURCE, *};
 use crate::base::Instant;
 use crate::law::{LinkController, Passive};
 use crate::metrics::GrantMetrics;

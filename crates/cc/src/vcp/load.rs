@@ -1,9 +1,11 @@
 //! The load factor ρ = (λ + κ·q̃) / (γ·C·t_ρ), kept as a fraction so that all decisions are exact.
 
+use core::fmt;
+
 use super::params::{HIGH_LOAD, QueueFilter, VcpLinkParams};
 use crate::base::arith::{MAX_BYTES, PPM, micros, saturate};
 use crate::base::{Duration, Instant};
-use crate::signals::VcpCode;
+use crate::signals::{VcpCarried, VcpCode};
 
 /// Maximum number of late queue samples taken at once.
 const MAX_LATE_SAMPLES: u64 = 1 << 10;
@@ -181,5 +183,63 @@ impl LoadMeter {
             QueueFilter::Mean => mean,
             QueueFilter::Min => self.sample_min.min(mean),
         };
+    }
+}
+
+// A port's mark at a given load: VCP's three codes, possibly combined with an extension.
+
+/// The fields that a rule sets in a packet. Interval and load are set by the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The code.
+    pub code: VcpCode,
+    /// BISE's r in 2^-16, with 65 535 for 1. `None`: this port does not run BISE.
+    pub r: Option<u16>,
+}
+
+/// A link rule, which computes marks from loads.
+pub trait LinkRule: Clone + Send + fmt::Debug {
+    /// Handles the end of an interval with this load.
+    fn on_load(&mut self, load: &Load);
+
+    /// Handles a load that is a lower bound for the load of the current interval.
+    fn on_progress(&mut self, load: &Load) {
+        let _ = load;
+    }
+
+    /// The load is unknown, because nothing has been measured since the port was idle.
+    fn on_idle(&mut self);
+
+    /// The mark for a packet for which VCP's own code would be `code`.
+    fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark;
+
+    /// True if each flow gets its own r, which may differ between flows.
+    fn tells_r(&self) -> bool {
+        false
+    }
+
+    /// The ε in 10^-6 with which senders follow r. `None`: no BISE.
+    fn epsilon_ppm(&self) -> Option<u64> {
+        None
+    }
+
+    /// BISE's r in 2^-32, for reports.
+    fn r_q32(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// VCP without an extension.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl LinkRule for Plain {
+    fn on_load(&mut self, _load: &Load) {}
+
+    fn on_idle(&mut self) {}
+
+    #[inline]
+    fn mark(&mut self, code: VcpCode, _carried: &VcpCarried) -> Mark {
+        Mark { code, r: None }
     }
 }

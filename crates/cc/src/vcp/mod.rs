@@ -13,12 +13,10 @@
 //! Sources: Xia, Subramanian, Stoica, Kalyanaraman, "One More Bit Is Enough" (SIGCOMM 2005); the
 //! VCP extensions paper (Ikeda et al.), eq. 1–6; the VCP Linux paper (Li, Yousefi'zadeh).
 
-mod ai;
 mod bise;
 mod load;
 mod params;
 mod port;
-mod rule;
 mod scale;
 mod sender;
 mod wlte;
@@ -29,9 +27,8 @@ mod oracle;
 mod tests;
 
 pub use bise::{Bise, BiseParams, Draw, Marking};
-pub use load::Load;
+pub use load::{LinkRule, Load, Mark, Plain};
 pub use params::{AiGrowth, Interval, QueueFilter, VcpLinkParams, VcpParams};
 pub use port::VcpLink;
-pub use rule::{LinkRule, Mark, Plain};
 pub(crate) use sender::{PublishedLoss, PublishedVcp, VcpLaw, VcpSender};
 pub use wlte::Wlte;

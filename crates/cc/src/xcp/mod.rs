@@ -32,18 +32,16 @@
 //! Sources: Katabi, Handley, Rohrs, "Congestion Control for High Bandwidth-Delay Product Networks"
 //! (SIGCOMM 2002); draft-falk-xcp-spec-03 (rate form); the XCP Linux paper (Zhang, Henderson).
 
-mod clouds;
-mod fixed;
 mod params;
 mod port;
 mod sender;
-mod window_form;
 
 #[cfg(test)]
 mod oracle;
 
-pub use clouds::{CloudParams, ExactEstimate};
-pub use params::{Capacity as XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
+pub use params::{
+    Capacity as XcpCapacity, CloudParams, ExactEstimate, WindowForm, XcpLinkParams, XcpLoss,
+    XcpParams,
+};
 pub use port::XcpLink;
 pub(crate) use sender::{PublishedXcp, XcpLaw, XcpSender, path};
-pub use window_form::WindowForm;

@@ -2,6 +2,8 @@
 //! in 10^-6.
 
 use crate::base::Duration;
+use crate::base::arith::{nanos, saturate};
+use crate::signals::XcpCarried;
 use crate::supervise::FallbackLaw;
 
 /// The shortest control interval (FALK, section 4.2: 5 to 10 ms).
@@ -66,7 +68,7 @@ pub struct XcpLinkParams {
     /// fractions (the XCP Linux paper, section II-E.2).
     pub whole: bool,
     /// Looks for hops that are not XCP routers (XCP-i).
-    pub clouds: Option<super::clouds::CloudParams>,
+    pub clouds: Option<CloudParams>,
 }
 
 /// Where an XCP port's capacity comes from.
@@ -167,4 +169,132 @@ impl Default for XcpParams {
             sack: false,
         }
     }
+}
+
+// How an XCP port detects and measures clouds (XCP-i). Shares are integers in 10^-6.
+
+/// How a port handles clouds, the stretches of a path without XCP routers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloudParams {
+    /// Takes exact estimates from an emulator, which knows all links. `None`: no exact estimates.
+    pub exact: Option<ExactEstimate>,
+    /// Measures clouds by sending packets through them.
+    pub measured: bool,
+    /// Runs the paper's virtual router: its equation 1 unchanged, with the bandwidth of the latest
+    /// estimate and the port's own queue, without rules for clouds that others share or fill.
+    pub published: bool,
+}
+
+/// An exact estimate, for the experiments of the XCP-i paper (section IV).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExactEstimate {
+    /// Largest error in either direction, as a share in 10^-6 of the capacity left to XCP.
+    pub error_ppm: u64,
+    /// Time between two estimates.
+    pub every: Duration,
+    /// Time for which the relative error remains the same.
+    pub hold: Duration,
+}
+
+impl Default for ExactEstimate {
+    fn default() -> Self {
+        Self {
+            error_ppm: 0,
+            every: Duration::from_millis(50),
+            hold: Duration::from_secs(1),
+        }
+    }
+}
+
+// The papers' window form: a header that carries the window and a window change instead of
+// inter-packet time and rate change.
+//
+// Because a port computes in rates (see the docs of `xcp`), a header in the window form is
+// converted to the rate form, and the answer is converted back: X = rtt · s / cwnd, Δrate = Δcwnd
+// / rtt. Each conversion rounds to the less aggressive side.
+
+/// Fraction bits of a window change in packets, from the smallest change in the compact form.
+const FEEDBACK_BITS: u32 = 12;
+/// Fraction bits of an inter-packet time in seconds.
+const X_BITS: u32 = 40;
+const MICROS: u128 = 1_000_000;
+/// Largest absolute rate change, in 2^-16 bytes per second.
+const MOST: i128 = 1 << 62;
+
+/// A header in the window form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WindowForm {
+    /// Smoothed RTT of the sender in µs; 0: unknown.
+    pub rtt_us: u32,
+    /// Window of the sender in packets; 0: unknown.
+    pub window_packets: u32,
+    /// Requested window change per packet, in 2^-12 packets.
+    pub feedback_q12: i64,
+}
+
+impl WindowForm {
+    /// Converts the header to the rate form, for a packet of `bytes` bytes (as both the window and
+    /// routers count them).
+    pub fn carried(&self, bytes: u32) -> XcpCarried {
+        let window = u128::from(self.window_packets);
+        let x = (u128::from(self.rtt_us) << X_BITS) / (MICROS * window.max(1));
+        XcpCarried {
+            rtt_us: self.rtt_us,
+            x: if window == 0 { 0 } else { saturate(x) },
+            delta: self.delta(bytes),
+            covers: 1,
+            cloud: None,
+        }
+    }
+
+    /// The rate change in 2^-16 bytes per second, rounded down.
+    pub fn delta(&self, bytes: u32) -> i64 {
+        if self.rtt_us == 0 {
+            return self.feedback_q12.min(0);
+        }
+        let bytes_q12 = i128::from(self.feedback_q12) * i128::from(bytes);
+        let scaled = bytes_q12 * (1_000_000 << (RATE_BITS - FEEDBACK_BITS));
+        let delta = scaled.div_euclid(i128::from(self.rtt_us));
+        i64::try_from(delta.clamp(-MOST, MOST)).unwrap_or(0)
+    }
+
+    /// Converts a rate change `delta` in 2^-16 bytes per second to a window change in 2^-12
+    /// packets, rounded down.
+    pub fn feedback_q12(&self, delta: i64, bytes: u32) -> i64 {
+        if self.rtt_us == 0 {
+            return delta.min(0);
+        }
+        let scaled = i128::from(delta) * i128::from(self.rtt_us);
+        let unit = (i128::from(bytes.max(1)) * 1_000_000) << (RATE_BITS - FEEDBACK_BITS);
+        i64::try_from(scaled.div_euclid(unit)).unwrap_or(i64::MIN)
+    }
+}
+
+// Conversions between rates, windows and XCP's fixed-point scales.
+
+pub(crate) const RATE_BITS: u32 = 16;
+
+/// Largest rate in 2^-16 bytes per second: sixty-four times the largest capacity.
+pub(crate) const MOST_RATE_Q16: u64 = 1 << 62;
+
+/// 2^-40 s per µs, rounded up. A header may state an inter-packet time of up to its RTT, which is
+/// the value for a window of one packet.
+pub(crate) const X_PER_MICRO: u64 = 1_099_512;
+
+/// Converts bytes per second to 2^-16 bytes per second.
+pub(crate) fn to_q16(bytes_per_second: u64) -> u64 {
+    bytes_per_second
+        .saturating_mul(1 << RATE_BITS)
+        .min(MOST_RATE_Q16)
+}
+
+/// The rate of `bytes` in `nanos`, in 2^-16 bytes per second, rounded down.
+pub(crate) fn rate_q16(bytes: u64, nanos: u64) -> u64 {
+    let wide = (u128::from(bytes) << RATE_BITS) * 1_000_000_000 / u128::from(nanos.max(1));
+    u64::try_from(wide).map_or(MOST_RATE_Q16, |rate| rate.min(MOST_RATE_Q16))
+}
+
+/// Converts `time` to 2^-40 s, the unit of inter-packet times.
+pub(crate) fn x_of(time: Duration) -> u64 {
+    saturate((u128::from(nanos(time)) << 40) / 1_000_000_000)
 }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::link::XcpILink;
-use super::params::{SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use super::tests::{CAPACITY, capacity_of, estimate, packet, pass, published, upstream};
+use super::{SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use crate::base::Instant;
 use crate::law::LinkController;
 use crate::signals::{CloudEstimate, XcpCarried};

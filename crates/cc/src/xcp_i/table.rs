@@ -22,7 +22,7 @@
 //! %.
 
 use super::competitor::LossBasedCompetitor;
-use super::params::{
+use super::{
     INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE, SHARED_GIVEN_PPM, SHARED_TAKEN_PPM, WANTS,
 };
 use crate::base::arith::ns_since;
@@ -30,8 +30,7 @@ use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::metrics::CloudMetrics;
 use crate::signals::{Answer, Arrival, Carried, CloudEstimate, Upstream, XcpAnswer};
-use crate::xcp::XcpCapacity;
-use crate::xcp::{XcpLink, XcpLinkParams};
+use crate::xcp::{XcpCapacity, XcpLink, XcpLinkParams};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Table {

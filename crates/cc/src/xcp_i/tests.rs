@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::link::XcpILink;
-use super::params::{INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE};
+use super::{INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::metrics::CloudMetrics;

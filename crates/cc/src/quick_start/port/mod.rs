@@ -1,29 +1,20 @@
 //! The router's part, which wraps the law of a port.
 
-mod approval;
-mod burst;
 mod pending;
 mod sources;
 mod usage;
-mod utilization;
-mod waiting;
 
-use super::params::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART, TOGETHER};
+use super::{CREDIT_BYTES, REPEATS, REUSE, SHOWN_PART, TOGETHER};
 use crate::base::arith::{mul_div, nanos, scramble};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
-use crate::metrics::GrantMetrics;
-use crate::metrics::LinkMetrics;
+use crate::metrics::{GrantMetrics, LinkMetrics};
 use crate::signals::{
     Answer, Arrival, Carried, CloudEstimate, QuickStartAnswer, QuickStartCarried, Upstream,
 };
-use approval::approve;
-use burst::Burst;
 use pending::{Granting, Pending};
-use sources::Sources;
-use usage::Usage;
-use utilization::GrantUtilization;
-use waiting::Waiting;
+use sources::{Burst, Sources, Waiting};
+use usage::{GrantUtilization, Usage, approve};
 
 /// Grants starting rates at a port with the law `L`.
 #[derive(Debug)]

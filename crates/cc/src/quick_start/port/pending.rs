@@ -21,7 +21,7 @@ use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;
 use crate::base::rtt_sketch::STRETCH;
 use crate::base::{Duration, Instant};
-use crate::quick_start::params::{
+use crate::quick_start::{
     ANSWER_RTTS, FIRST_WINDOW, GRANTS, LEAST_MEMORY, LEAST_PATIENCE, LOOK_RTTS, MEAN_PART,
     MEMORY_RTTS, PATIENCE_RTTS, REPEAT_TIME, SHOWN_PART, TRUSTED_RTT, UNKNOWN_RTT, WAYS,
 };

@@ -7,11 +7,8 @@
 //!     └────── after a pause ──────────────────────────────────────────┘   a loss: as if never granted
 //! ```
 
-mod ahead;
 mod answers;
-mod confirm;
 mod flight;
-mod question;
 
 use super::startable::{AfterGrant, Startable};
 use crate::base::arith::mul_div;
@@ -19,9 +16,8 @@ use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, QuickStartMetrics, QuickStartOutcome};
 use crate::signals::{Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
-use confirm::ConfirmQuestion;
+use answers::{ConfirmQuestion, Question};
 use flight::{Falling, Flight, Landing};
-use question::Question;
 
 /// Bytes of IPv4 and UDP headers around a datagram, which count in requested rates, but not in
 /// windows.

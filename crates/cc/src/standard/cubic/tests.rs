@@ -2,9 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::curve::Curve;
-use super::rule::Cubic;
-use super::{CubicController, oracle};
+use super::{Cubic, CubicController, Curve, oracle};
 use crate::base::{Duration, Instant};
 use crate::law::Controller;
 use crate::standard::loss_based::{Avoidance, Cause};

@@ -1,7 +1,6 @@
 //! Tests HyStart++ round by round.
 
-use super::hystart::rtt_threshold;
-use super::*;
+use super::{rtt_threshold, *};
 use crate::testing::{acked, at, ms};
 
 /// One round of `samples` acknowledgements, beginning with packet number `first`. Returns the

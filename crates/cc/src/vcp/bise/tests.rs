@@ -2,15 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::lottery::Lottery;
-use super::oracle;
-use super::params::{BiseParams, Draw, Marking};
-use super::ratio::{ONE_Q32, ratio_at, ratio_q32};
-use super::rule::Bise;
+use super::{Bise, BiseParams, Draw, Lottery, Marking, ONE_Q32, oracle, ratio_at, ratio_q32};
 use crate::signals::{VcpCarried, VcpCode};
 use crate::testing::ms;
-use crate::vcp::load::Load;
-use crate::vcp::rule::LinkRule;
+use crate::vcp::load::{LinkRule, Load};
 
 fn params() -> BiseParams {
     BiseParams::default()

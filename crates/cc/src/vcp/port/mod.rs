@@ -7,9 +7,8 @@ mod xcp_flows;
 #[cfg(test)]
 mod tests;
 
-use super::load::{Load, LoadMeter};
+use super::load::{LinkRule, Load, LoadMeter, Mark};
 use super::params::VcpLinkParams;
-use super::rule::{LinkRule, Mark};
 use crate::base::ablate::{Mechanism, without};
 use crate::base::arith::{PPM, micros, mul_div, nanos, saturate};
 use crate::base::offered::Offered;

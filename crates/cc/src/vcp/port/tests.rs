@@ -8,8 +8,8 @@ use crate::law::LinkController;
 use crate::signals::{Answer, Arrival, Carried, VcpAnswer, VcpCarried, VcpCode};
 use crate::testing::{arrival, at, foreign, header, ms};
 use crate::vcp::bise::{Bise, BiseParams};
+use crate::vcp::load::{LinkRule, Plain};
 use crate::vcp::params::{Interval, QueueFilter, VcpLinkParams};
-use crate::vcp::rule::{LinkRule, Plain};
 
 const CAPACITY: u64 = 12_500_000;
 

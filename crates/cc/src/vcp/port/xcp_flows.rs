@@ -9,9 +9,8 @@
 use crate::base::arith::{PPM, micros, mul_div, saturate};
 use crate::base::{Duration, Instant};
 use crate::signals::{VcpCode, XcpAnswer, XcpCarried};
-use crate::vcp::ai::AiClock;
 use crate::vcp::params::AiGrowth;
-use crate::vcp::scale::{epsilon_q32, ln_gain};
+use crate::vcp::scale::{AiClock, epsilon_q32, ln_gain};
 
 /// OVER takes one part in `CUT` of a rate (β = 0.875), or half of that at first if BISE keeps the
 /// load steady.

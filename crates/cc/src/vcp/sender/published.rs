@@ -5,7 +5,7 @@
 //! The sender doesn't look for hops without feedback, and never hands its window to another law.
 
 use super::steering::{Latest, Moment, Steering};
-use crate::base::{Duration, Instant, window};
+use crate::base::{Duration, Instant, arith};
 use crate::law::{Acked, Controller, Lost, PacketState, Sent, UNPACED};
 use crate::metrics::{Metrics, Phase};
 use crate::signals::{Feedback, Request};
@@ -46,7 +46,7 @@ impl PublishedVcp {
         loss: PublishedLoss,
     ) -> Self {
         let mtu = u64::from(mtu.max(1));
-        let initial = window::initial(mtu, params.initial_window);
+        let initial = arith::initial(mtu, params.initial_window);
         Self {
             name,
             loss,

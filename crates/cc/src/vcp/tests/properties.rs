@@ -9,8 +9,8 @@ use crate::testing::ms;
 use crate::vcp::oracle;
 use crate::vcp::params::VcpParams;
 use crate::vcp::scale::{alpha_q16, epsilon_q32, ln_gain};
+use crate::vcp::sender::Window;
 use crate::vcp::sender::steering::Steering;
-use crate::vcp::sender::window::Window;
 
 proptest! {
     /// MI rounds down by less than 2^-32 bytes per acknowledged byte and one unit, and up by less

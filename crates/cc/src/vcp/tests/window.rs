@@ -5,8 +5,8 @@ use crate::signals::VcpFeedback;
 use crate::testing::{at, ms};
 use crate::vcp::params::{AiGrowth, VcpParams};
 use crate::vcp::scale::{alpha_q16, epsilon_q32, ln_gain};
+use crate::vcp::sender::Window;
 use crate::vcp::sender::steering::{Moment, Steering};
-use crate::vcp::sender::window::Window;
 
 pub(super) const MTU: u64 = 1500;
 

@@ -1,22 +1,18 @@
 //! A port's control intervals: when they begin and end, and how much they can give.
 
 use super::XcpLink;
-use super::departures::DepartureCompensation;
-use super::efficiency::{absorbed_q16, aggregate};
-use super::fairness::{Pools, shuffle};
-use super::overflow::Overflow;
-use super::start::{Start, first};
+use super::answers::{Start, first};
+use super::fairness::{Pools, absorbed_q16, aggregate, shuffle};
+use super::known::DepartureCompensation;
 use super::sums::{Sums, WeightedRtt};
-use super::totals::Seen;
 use crate::base::arith::{micros, mul_div, nanos, ns_since, saturate};
 use crate::base::rtt_sketch::RttSketch;
 use crate::base::{Duration, Instant};
 use crate::quick_start::FIRST_WINDOW;
 use crate::signals::XcpCarried;
-use crate::xcp::fixed::{rate_q16, to_q16, x_of};
 use crate::xcp::params::{
-    IDLE_INTERVALS, INITIAL_INTERVAL, LONGEST_LOOK, MAX_INTERVAL, MIN_INTERVAL, RISE, RTT_SLACK,
-    SHUFFLE_PPM,
+    IDLE_INTERVALS, INITIAL_INTERVAL, LEAST_QUEUE_INTERVAL, LONGEST_LOOK, MAX_INTERVAL,
+    MIN_INTERVAL, RISE, RTT_SLACK, SHUFFLE_PPM, rate_q16, to_q16, x_of,
 };
 
 impl XcpLink {
@@ -327,5 +323,116 @@ impl XcpLink {
     pub(super) fn longest(&self) -> Duration {
         let stated = self.stated_us.min(self.sums.most_rtt_us());
         self.interval.max(Duration::from_micros(stated))
+    }
+}
+
+// Tail drops of the port's queue.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    No,
+    /// In the current interval.
+    Now,
+    /// In the previous interval: nothing is given until an interval without drops has passed.
+    Before,
+}
+
+impl Overflow {
+    pub(crate) const fn turn(self) -> Self {
+        match self {
+            Self::Now => Self::Before,
+            Self::Before | Self::No => Self::No,
+        }
+    }
+}
+
+// The persistent queue, which does not drain within about half a round trip.
+
+/// Measures the minimum length of the queue per observation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StandingQueue {
+    bytes: u64,
+    least: u64,
+    /// End of the current observation.
+    due: Instant,
+}
+
+/// Length of one observation in ns: half of the rest of the mean RTT once the queue has drained,
+/// and at least 2 ms.
+pub(crate) fn look_ns(mean_rtt_us: u64, queue: u64, capacity: u64) -> u64 {
+    let draining = mul_div(queue, 1_000_000_000, capacity);
+    let left = mean_rtt_us.saturating_mul(1_000).saturating_sub(draining);
+    (left / 2).max(nanos(LEAST_QUEUE_INTERVAL))
+}
+
+impl StandingQueue {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            bytes: 0,
+            least: u64::MAX,
+            due: now,
+        }
+    }
+
+    /// Bytes that did not drain during the last observation.
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn sample(&mut self, now: Instant, queue: u64, mean_rtt_us: u64, capacity: u64) {
+        self.least = self.least.min(queue);
+        if now >= self.due {
+            self.turn(now, queue, mean_rtt_us, capacity);
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, now: Instant, queue: u64, mean_rtt_us: u64, capacity: u64) {
+        let look = look_ns(mean_rtt_us, queue, capacity);
+        // After a pause, the minimum length is from the time before the pause.
+        let paused = ns_since(now, self.due) > look;
+        self.bytes = if paused { queue } else { self.least };
+        self.least = queue;
+        self.due = now + core::time::Duration::from_nanos(look);
+    }
+}
+
+// Measurements and grants of a port, for its start and for reports.
+
+/// Measurements of the last interval, in 2^-16 bytes per second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) input: u64,
+    pub(crate) spare: i128,
+    pub(crate) aggregate: i64,
+    /// The input in 1/128 of the capacity.
+    pub(crate) load_128: u8,
+}
+
+/// Totals for reports, rates in 2^-16 bytes per second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) given: u128,
+    pub(crate) taken: u128,
+    pub(crate) stamped: u64,
+    pub(crate) intervals: u64,
+}
+
+impl Totals {
+    #[inline]
+    pub(crate) fn add(&mut self, delta: i64) {
+        if delta > 0 {
+            self.given += u128::from(delta.unsigned_abs());
+        } else {
+            self.taken += u128::from(delta.unsigned_abs());
+        }
+    }
+
+    /// Total given minus total taken.
+    pub(crate) fn net(&self) -> i128 {
+        i128::try_from(self.given).unwrap_or(i128::MAX)
+            - i128::try_from(self.taken).unwrap_or(i128::MAX)
     }
 }

@@ -1,28 +1,18 @@
 //! XCP's law for an output port of a router.
 
 mod answers;
-mod believed;
-mod departures;
 mod drain;
-mod efficiency;
 mod fairness;
 mod interval;
 mod known;
-mod newcomers;
-mod overflow;
 mod policer;
-mod ratio;
-mod standing;
-mod start;
 mod sums;
-mod totals;
 mod vcp_flows;
 
 #[cfg(test)]
 mod tests;
 
-use super::fixed::to_q16;
-use super::params::{Capacity, INITIAL_INTERVAL, XcpLinkParams};
+use super::params::{Capacity, INITIAL_INTERVAL, XcpLinkParams, to_q16};
 use crate::base::arith::{micros, ns_since, saturate};
 use crate::base::offered::Offered;
 use crate::base::rtt_sketch::RttSketch;
@@ -31,17 +21,13 @@ use crate::law::LinkController;
 use crate::metrics::{LinkMetrics, XcpLinkMetrics};
 use crate::quick_start::Granted;
 use crate::signals::{Answer, Arrival, Carried, VcpCode};
-use departures::DepartureCompensation;
+use answers::Start;
 use drain::DrainMeter;
 use fairness::Pools;
-use known::{Admission, Known};
-use newcomers::Newcomers;
-use overflow::Overflow;
+use interval::{Overflow, Seen, StandingQueue, Totals};
+use known::{Admission, DepartureCompensation, Known, Newcomers};
 use policer::Policer;
-use standing::StandingQueue;
-use start::Start;
 use sums::Sums;
-use totals::{Seen, Totals};
 use vcp_flows::VcpFlows;
 
 /// The state of an XCP output port.

@@ -13,7 +13,7 @@ use crate::base::arith::{mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;
 use crate::base::{Duration, Instant};
 use crate::signals::{XcpAnswer, XcpCarried};
-use crate::xcp::fixed::{rate_q16, x_of};
+use crate::xcp::params::{rate_q16, x_of};
 
 /// The highest eight bits of the mixed hash select four entries.
 type Entries = FlowTable<Entry, 256, 4, 24>;

@@ -1,11 +1,12 @@
 //! Sums over the arrivals during a control interval.
 
-use super::believed::Level;
+use super::drain::Level;
 use crate::base::Duration;
 use crate::base::arith::{MAX_BYTES, mul_div, saturate};
 use crate::signals::XcpCarried;
-use crate::xcp::fixed::{X_PER_MICRO, x_of};
-use crate::xcp::params::{COVERS_SPREAD, GRANT_SPREAD, IMPLAUSIBLE_SPREAD, RTT_SPREAD, X_SPREAD};
+use crate::xcp::params::{
+    COVERS_SPREAD, GRANT_SPREAD, IMPLAUSIBLE_SPREAD, RTT_SPREAD, X_PER_MICRO, X_SPREAD, x_of,
+};
 
 /// The level of X per byte before anything was measured: no limit.
 const NO_LEVEL: u64 = u64::MAX >> 8;

@@ -24,7 +24,7 @@ use crate::base::arith::{micros, mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;
 use crate::base::{Duration, Instant};
 use crate::signals::VcpCode;
-use crate::xcp::fixed::{rate_q16, x_of};
+use crate::xcp::params::{rate_q16, x_of};
 
 /// The highest ten bits of the mixed hash select a slot.
 type Slots = FlowTable<Slot, 1024, 1, 22>;

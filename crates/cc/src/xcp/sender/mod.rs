@@ -1,29 +1,22 @@
 //! The sender: requests, grants, and the resulting window.
 
-mod asked;
-mod asking;
-mod end_to_end;
 mod published;
 mod request;
-mod room;
-mod ruling;
 mod steering;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use published::PublishedXcp;
-
 use super::params::{XcpLoss, XcpParams};
-use crate::base::{Duration, Instant, window};
+use crate::base::{Duration, Instant, arith};
 use crate::bottleneck::Step;
 use crate::law::{Acked, Limit, Limits, Lost, Sent};
 use crate::metrics::{FallbackReason, Metrics, Phase};
 use crate::signals::{Carrier, Feedback, Request};
 use crate::supervise::{End, ExplicitLaw, Path, Search, Supervised};
-use asked::Asked;
-use end_to_end::EndToEnd;
-use room::Room;
+use published::EndToEnd;
+pub(crate) use published::PublishedXcp;
+use request::{Asked, Room};
 use steering::Steering;
 
 /// Losses up to this number of round trips after a large decrease by a router count as announced.
@@ -78,7 +71,7 @@ impl Supervised<XcpLaw> {
     /// Creates a sender for a path that begins at `now` and carries datagrams of `mtu` bytes.
     pub(crate) fn new(now: Instant, mtu: u16, params: XcpParams) -> Self {
         let path = path(now, mtu, &params);
-        let window = window::initial(path.mtu, params.initial_window);
+        let window = arith::initial(path.mtu, params.initial_window);
         Self::on(path, XcpLaw::new(now, window, params))
     }
 }
@@ -136,7 +129,7 @@ impl XcpLaw {
     }
 
     fn initial(&self, path: &Path) -> u64 {
-        window::initial(path.mtu, self.params.initial_window)
+        arith::initial(path.mtu, self.params.initial_window)
     }
 }
 
@@ -249,7 +242,7 @@ impl ExplicitLaw for XcpLaw {
             return;
         };
         let srtt = path.rtt();
-        self.hop = ruling::hop_shown_by(feedback);
+        self.hop = steering::hop_shown_by(feedback);
         if self.search().acks {
             path.hidden.set_partly(feedback.unmarked_hop, srtt);
             path.hidden.declare(feedback.corruption_ppm.into(), srtt);

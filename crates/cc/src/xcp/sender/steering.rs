@@ -1,9 +1,14 @@
 //! The window while routers control it: it changes by the routers' grants, and ages while it is not
 //! used.
 
+use super::XcpLaw;
+use super::published::EndToEnd;
 use crate::base::arith::{micros, nanos, ns_since};
 use crate::base::{Duration, Instant};
-use crate::xcp::params::MAX_INTERVAL;
+use crate::metrics::FallbackReason;
+use crate::signals::XcpFeedback;
+use crate::supervise::{ExplicitLaw, Path};
+use crate::xcp::params::{MAX_INTERVAL, XcpLoss};
 
 /// Fraction bits of the window, and of rates.
 const BITS: u32 = 16;
@@ -129,6 +134,55 @@ impl Steering {
         let used = i128::from(bytes) << BITS;
         if self.q16 > used {
             self.q16 = used + ((self.q16 - used) >> times.min(MOST_HALVINGS));
+        }
+    }
+}
+
+// Standard control that replaces the routers' control although they answer.
+
+/// The sign by which a hop without feedback was found.
+pub(super) fn hop_shown_by(feedback: &XcpFeedback) -> FallbackReason {
+    if feedback.uncounted {
+        FallbackReason::NoEstimate
+    } else if feedback.unmarked_hop == Some(true) {
+        FallbackReason::PlainHop
+    } else if feedback.ttl_rewritten {
+        FallbackReason::TtlRewritten
+    } else {
+        FallbackReason::HiddenHop
+    }
+}
+
+impl XcpLaw {
+    /// Hands control to CUBIC because of `reason`.
+    pub(super) fn go_end_to_end(&mut self, now: Instant, path: &mut Path, reason: FallbackReason) {
+        let window = self.steered(path);
+        self.reason = reason;
+        path.fallback.take_over_as_cubic(window);
+        self.end_to_end = Some(EndToEnd::new(now, window));
+    }
+
+    pub(super) fn means_congestion(&self, path: &Path) -> bool {
+        match self.params.loss {
+            XcpLoss::Ignore => false,
+            XcpLoss::Fallback => true,
+            XcpLoss::Hybrid => path.mode.unmarked(),
+        }
+    }
+
+    /// Handles the routers' answers while a hop without feedback is the bottleneck.
+    pub(super) fn hear_while_hidden(&mut self, now: Instant, path: &mut Path, delta: i64) {
+        let (floor, window) = (path.mtu, path.fallback.window());
+        let srtt = path.rtt();
+        let taken = self
+            .end_to_end
+            .as_mut()
+            .and_then(|state| state.on_taken(now, delta, srtt, floor, window));
+        if let Some(left) = taken {
+            path.hidden.on_over(now);
+            if left < window {
+                path.fallback.take_over_as_cubic(left);
+            }
         }
     }
 }

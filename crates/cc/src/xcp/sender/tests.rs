@@ -5,8 +5,7 @@ mod fallback;
 use proptest::prelude::*;
 
 use super::XcpSender;
-use super::asked::Asked;
-use super::request::Wish;
+use super::request::{Asked, Wish};
 use super::steering::Steering;
 use crate::base::Instant;
 use crate::law::{Acked, Controller, Limits, Sent};

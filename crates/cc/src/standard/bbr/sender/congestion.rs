@@ -5,10 +5,11 @@ use super::Bbr;
 use crate::base::Instant;
 use crate::base::arith::mul_div;
 use crate::law::Lost;
-use crate::standard::bbr::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
-use crate::standard::bbr::cycle::State;
-use crate::standard::bbr::params::{BETA, STARTUP_LOSS_RANGES, UNIT};
+use crate::standard::bbr::filters::{
+    Bounds, Latest, NONE, State, crossing, in_flight_at_loss, too_high,
+};
 use crate::standard::bbr::rate::RateSample;
+use crate::standard::bbr::{BETA, STARTUP_LOSS_RANGES, UNIT};
 
 /// The round trip for counting losses, and the state to restore.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,6 +150,34 @@ impl Bbr {
             Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
                 self.start_refill();
             }
+            _ => {}
+        }
+    }
+}
+
+// Congestion Experienced in the IP header.
+//
+// The draft leaves the response open, but "the congestion controller response MUST treat any CE
+// marks as congestion" (draft-ietf-ccwg-bbr, "ECN"). Here a mark is equivalent to a round trip
+// with more losses than accepted. One mark is enough, because a queue that marks drops nothing.
+// All marks of one round trip count once, and a spurious loss does not undo their effects.
+
+impl Bbr {
+    /// Handles the mark of a packet that was sent at `sent_at`, or of an earlier packet.
+    pub(super) fn note_mark(&mut self, now: Instant, sent_at: Instant) {
+        if self.marked_at.is_some_and(|at| sent_at <= at) {
+            return;
+        }
+        self.marked_at = Some(now);
+        self.begin_lossy_round();
+        self.losses.marked = true;
+        let newest = self.newest;
+        match self.state {
+            State::Startup => self.fill_pipe(),
+            // Marks are for the probe's packets or, in its first round trip, for those it adds to.
+            State::Refill => self.too_much(now, &newest),
+            _ if self.probe.sampling => self.too_much(now, &newest),
+            // The end of the round trip lowers the short-term bounds.
             _ => {}
         }
     }

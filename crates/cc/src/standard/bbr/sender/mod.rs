@@ -1,22 +1,15 @@
 //! The controller: events update the model and the state, which determine pace and window.
 
 mod congestion;
-mod marks;
 mod probe_bw;
-mod probe_rtt;
 
-use super::aggregation::Aggregation;
-use super::bounds::{Bounds, Latest, NONE};
-use super::cycle::State;
-use super::filters::TwoCycles;
-use super::full_pipe::FullPipe;
-use super::min_rtt::MinRtt;
-use super::params::{
+use super::filters::{Aggregation, Bounds, FullPipe, Latest, MinRtt, NONE, State, TwoCycles};
+use super::rate::{RateSample, Sampler};
+use super::{
     DRAIN_ROUNDS, MIN_PIPE_PACKETS, PACING_MARGIN, PROBE_RTT_CWND_GAIN, STARTUP_PACING_GAIN, UNIT,
 };
-use super::rate::{RateSample, Sampler};
 use crate::base::arith::{MAX_BYTES, mul_div, nanos, rate};
-use crate::base::{Duration, Instant, window};
+use crate::base::{Duration, Instant, arith};
 use crate::law::{Acked, Controller, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, Phase};
 use congestion::Losses;
@@ -107,7 +100,7 @@ impl Bbr {
     /// initial window is `initial` datagrams, or that of RFC 9002.
     pub fn new(now: Instant, mtu: u16, initial: Option<u32>) -> Self {
         let mtu = u64::from(mtu.max(1));
-        let initial = window::initial(mtu, initial);
+        let initial = arith::initial(mtu, initial);
         Self {
             mtu,
             initial,

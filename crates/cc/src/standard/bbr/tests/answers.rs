@@ -2,11 +2,10 @@
 
 use crate::base::Instant;
 use crate::law::Controller;
-use crate::standard::bbr::bounds::{Bounds, Latest, NONE, crossing, in_flight_at_loss, too_high};
-use crate::standard::bbr::cycle::State;
-use crate::standard::bbr::filters::{TwoCycles, Windowed};
-use crate::standard::bbr::full_pipe::FullPipe;
-use crate::standard::bbr::min_rtt::MinRtt;
+use crate::standard::bbr::filters::{
+    Bounds, FullPipe, Latest, MinRtt, NONE, State, TwoCycles, Windowed, crossing,
+    in_flight_at_loss, too_high,
+};
 use crate::standard::bbr::rate::RateSample;
 use crate::standard::bbr::sender::Bbr;
 use crate::testing::{at, ms};

@@ -5,8 +5,7 @@ use crate::base::Instant;
 use crate::law::LinkController;
 use crate::signals::{Answer, Arrival, Carried, XcpCarried};
 use crate::testing::{header, ms};
-use crate::xcp::fixed::x_of;
-use crate::xcp::params::XcpLinkParams;
+use crate::xcp::params::{XcpLinkParams, x_of};
 use crate::xcp::port::XcpLink;
 
 const RTT_US: u32 = 100_000;

@@ -6,17 +6,15 @@ mod forged;
 mod properties;
 
 use super::XcpLink;
-use super::efficiency::aggregate;
-use super::fairness::{Pools, Settled, shuffle};
-use super::standing::{StandingQueue, look_ns};
+use super::fairness::{Pools, Settled, aggregate, shuffle};
+use super::interval::{StandingQueue, look_ns};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::metrics::XcpLinkMetrics;
 use crate::signals::{Answer, Arrival, Carried, VcpCarried, VcpCode, XcpAnswer, XcpCarried};
 use crate::testing::{arrival, at, foreign, header, ms};
 use crate::xcp::XcpCapacity;
-use crate::xcp::fixed::{rate_q16, to_q16, x_of};
-use crate::xcp::params::{SHUFFLE_PPM, XcpLinkParams};
+use crate::xcp::params::{SHUFFLE_PPM, XcpLinkParams, rate_q16, to_q16, x_of};
 
 const CAPACITY: u64 = 12_500_000;
 

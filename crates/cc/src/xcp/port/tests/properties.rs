@@ -1,6 +1,5 @@
 //! Properties that hold for any request of any flow.
 
-use crate::xcp::XcpCapacity;
 use proptest::prelude::*;
 
 use super::{EAGER, metrics, packet, stamp};
@@ -8,13 +7,11 @@ use crate::base::{Duration, Instant};
 use crate::law::LinkController;
 use crate::signals::XcpCarried;
 use crate::testing::{header, ms};
-use crate::xcp::fixed::{rate_q16, to_q16, x_of};
+use crate::xcp::XcpCapacity;
 use crate::xcp::oracle::WindowRouter;
-use crate::xcp::params::{SHUFFLE_PPM, XcpLinkParams};
+use crate::xcp::params::{SHUFFLE_PPM, WindowForm, XcpLinkParams, rate_q16, to_q16, x_of};
 use crate::xcp::port::XcpLink;
-use crate::xcp::port::efficiency::aggregate;
-use crate::xcp::port::fairness::{Pools, shuffle};
-use crate::xcp::window_form::WindowForm;
+use crate::xcp::port::fairness::{Pools, aggregate, shuffle};
 
 /// The share `share_ppm` of the bytes that `capacity` bytes per second carry in `time_us` µs.
 fn share_of(capacity: u64, share_ppm: u64, time_us: u64) -> u64 {
