@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Both halves of an algorithm are in the same folder (`vcp/sender/` and `vcp/port/`), together
-//! with the constants and their sources (`params.rs`) and the slow `f64` oracle against which tests
-//! compare them. No law reads a clock, draws randomness, allocates per packet or touches a wire
-//! format. Instead, you pass in `now` and get numbers back.
+//! with the constants and their sources (`params.rs` or `mod.rs`) and the slow `f64` oracle against
+//! which tests compare them. No law reads a clock, draws randomness, allocates per packet or
+//! touches a wire format. Instead, you pass in `now` and get numbers back.
 //!
 //! Each top-level module can only import from modules above it:
 //!

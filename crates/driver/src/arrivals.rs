@@ -1,5 +1,7 @@
 //! Receiving: many datagrams per system call, each with the fields of its IP header.
 
+mod own;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use linux::ReceiveBatch;
 use other::ReceiveBatch;
 
 use super::own_socket::DatagramSocket;
-use super::own_socket::OwnBatch;
+use own::OwnBatch;
 
 /// Largest UDP payload with GRO, plus 20 cache lines. If buffers began at multiples of 64 KiB, they
 /// would compete for the same few cache sets, because small datagrams only use the start of each.

@@ -42,6 +42,8 @@ mod config;
 mod connection;
 mod datagrams;
 mod endpoint;
+#[cfg(target_os = "linux")]
+mod error_queue;
 mod handshake;
 mod interfaces;
 mod opening;
@@ -54,11 +56,13 @@ mod refusals;
 mod send_stream;
 mod shared;
 mod socket;
+mod stream_error;
 mod streams;
 mod sys;
 mod task;
 mod timers;
 mod unopened;
+mod user;
 mod waiters;
 
 #[cfg(test)]
@@ -107,7 +111,7 @@ mod waiting_tests;
 mod woken;
 
 pub use crate::config::{IdleTimeout, TransportConfig};
-pub use crate::streams::{ReadError, ReadExactError, ReadToEndError, WriteError};
+pub use crate::stream_error::{ReadError, ReadExactError, ReadToEndError, WriteError};
 pub use clock::now;
 pub use config::{ClientConfig, EndpointConfig, ServerConfig, TokioRuntime, default_runtime};
 pub use connection::{Connection, WeakConnection};

@@ -10,9 +10,9 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
-use super::connection::User;
 use super::shared::Shared;
-use super::streams::WriteError;
+use super::stream_error::WriteError;
+use super::user::User;
 use super::waiters::Place;
 use pathmark_transport::VarInt;
 use pathmark_transport::streams::{self, StreamId};

@@ -46,8 +46,8 @@ pub(super) struct Shared {
     pub(super) inbox: Inbox,
     /// At a client, the name of the server.
     pub(super) server_name: Option<String>,
-    /// References that keep the connection open ([`User`](super::connection::User)). Others only
-    /// keep its state alive.
+    /// References that keep the connection open ([`User`](super::user::User)). Others only keep its
+    /// state alive.
     pub(super) users: AtomicUsize,
     /// The most bytes that the path has needed of the socket's receive buffer.
     pub(super) receive_buffer: AtomicUsize,

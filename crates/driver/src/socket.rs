@@ -16,10 +16,10 @@ use tokio::io::Interest;
 mod errors;
 
 use super::arrivals::Batch;
+#[cfg(target_os = "linux")]
+use super::error_queue::ErrorQueue;
 use super::own_socket::{Datagram, DatagramSocket};
 use super::receive_buffer::{ReceiveBuffer, Requested};
-#[cfg(target_os = "linux")]
-use super::refusals::ErrorQueue;
 #[cfg(target_os = "linux")]
 use super::sys;
 use super::waiters::{Waiter, Waiters};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Outgoing datagrams also wait in a queue per stream
-//! ([`DatagramQueue`](pathmark_driver::DatagramQueue)).
+//! ([`DatagramQueue`]).
 //!
 //! Capsules (section 3) are messages in the content of an extended CONNECT.
 

@@ -305,7 +305,7 @@ mod delay_correlation_tests {
 // Losses that follow delay: before an overflowing queue drops a packet, it delays the packets
 // ahead of that one.
 //
-// Each loss is matched with the delay of the packet before it (`delay_correlation.rs`).
+// Each loss is matched with the delay of the packet before it.
 
 const SAMPLES: usize = 64;
 

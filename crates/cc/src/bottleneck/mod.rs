@@ -6,11 +6,11 @@
 //! (`docs/laws/silent-hops.md` lists the bounds):
 //!
 //! ```text
-//!   step.rs               the window is at most a few times the arrivals
+//!   trial.rs              the window is at most a few times the arrivals
 //!   high_loss.rs          heavy loss in a round trip: no growth, and the window is the arrivals
-//!   delay_correlation.rs  losses correlated with long delays, even among random ones: never attested,
+//!   delay.rs              losses correlated with long delays, even among random ones: never attested,
 //!                         and above 1 % with 5 standard deviations …               ─► CUBIC
-//!   tolerance.rs          losses that routers declare or a trial attested are random ─► routers
+//!   losses.rs             losses that routers declare or a trial attested are random ─► routers
 //!   trial.rs              more than that: send less, and see whether the loss falls
 //!                                                                      ─► CUBIC, or attested
 //! ```
@@ -100,7 +100,7 @@ pub(crate) struct HiddenHop {
     before: u64,
     /// Upper bound of the window during a trial in bytes.
     trial_cap: u64,
-    /// Upper bound of the window in bytes, based on arrivals (`step.rs`).
+    /// Upper bound of the window in bytes, based on arrivals (`trial.rs`).
     step_cap: u64,
     /// The window in bytes that every hop with feedback has granted.
     granted: u64,

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::register::{OwnPort, PORTS};
+use super::own::{OwnPort, PORTS};
 use super::vcp::VcpLinkConfig;
 use super::{ParseError, knob, xcp};
 use crate::base::Instant;

@@ -6,6 +6,7 @@
 
 mod knob;
 mod link;
+mod own;
 mod register;
 mod sender;
 mod standard;

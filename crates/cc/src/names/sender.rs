@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::link::LinkAlgorithm;
-use super::register::{OwnLaw, PORTS, SENDERS};
+use super::own::{OwnLaw, PORTS, SENDERS};
 use super::standard::{AdaConfig, AutoConfig, CubicConfig, InitialConfig};
 use super::vcp::VcpConfig;
 use super::{ParseError, knob, xcp};

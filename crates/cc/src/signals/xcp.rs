@@ -71,7 +71,7 @@ pub struct XcpAnswer {
     pub translated: bool,
     /// Loss by corruption that the port declares for the link behind it, in 10^-6 of packets, which
     /// is added to the header's value. It is set by the port
-    /// ([`Answer::declare`](super::answer::Answer::declare)) instead of the law.
+    /// ([`Answer::declare`](super::Answer::declare)) instead of the law.
     pub corruption_ppm: u32,
     /// Result for the cloud through which the packet arrived.
     pub cloud: CloudAnswer,

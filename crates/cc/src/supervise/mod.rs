@@ -6,7 +6,10 @@
 //! ([`bottleneck`](crate::bottleneck)), RTTs, and packet numbers. A law ([`ExplicitLaw`]) turns
 //! feedback into a window and a request.
 
+mod fallback;
+mod granted_start;
 mod law;
+mod law_set;
 mod mode;
 mod path;
 mod retransmission;
@@ -18,10 +21,11 @@ use crate::bottleneck::Finding;
 use crate::law::{Acked, Controller, Limits, Lost, PacketState, Sent, UNPACED};
 use crate::metrics::Metrics;
 use crate::signals::{Feedback, Request};
-pub(crate) use law::{End, ExplicitLaw, LawSet, Search};
+pub use fallback::FallbackLaw;
+pub(crate) use law::{End, ExplicitLaw, Search};
+pub(crate) use law_set::LawSet;
 pub(crate) use path::{Path, TYPICAL_RTT};
 pub(crate) use retransmission::RetransmissionTimeout;
-pub use takeover::FallbackLaw;
 pub(crate) use takeover::feed;
 use takeover::{follow, obey};
 

@@ -1,7 +1,7 @@
 //! State of a path that doesn't depend on the routers' protocol.
 
+use super::fallback::{Fallback, FallbackLaw};
 use super::mode::ModeSelector;
-use super::takeover::{Fallback, FallbackLaw};
 use crate::base::{Duration, Instant};
 use crate::bottleneck::{HiddenHop, Step};
 use crate::law::{Acked, Limits, PacketState, Sent};

@@ -2,13 +2,13 @@
 //! lowers the request as far as necessary.
 //!
 //! ```text
-//!   port/      sums.rs, standing.rs: y, d, q of an interval ─► efficiency.rs: F ─► fairness.rs: share per packet
+//!   port/      sums.rs, interval.rs: y, d, q of an interval ─► fairness.rs: F ─► share per packet
 //!                                                                                          │
 //!   sender/    request.rs: RTT, X, wish ─► header ─► routers lower the wish ─► receiver sums ┘─► window += Σ · srtt
 //! ```
 //!
 //! Computations use the *rate form*; headers in the papers' window form are converted to it
-//! (`window_form.rs`). All state is integer. The following table gives scales and bounds (section
+//! (`params.rs`). All state is integer. The following table gives scales and bounds (section
 //! II-E of the XCP Linux paper, for this implementation), for capacities from 10^3 to 10^12 B/s,
 //! RTTs up to 65.535 s, packets up to 9000 bytes and up to 2^20 flows:
 //!

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::task::{Context, Waker};
 
 use super::{Awaited, State};
-use crate::streams::WriteError;
+use crate::stream_error::WriteError;
 use crate::waiters::{Place, WaitList, Wakers, replace};
 use pathmark_transport::connection::{ConnectionError, Event};
 use pathmark_transport::path::BASE_MTU;

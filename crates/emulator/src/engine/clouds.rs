@@ -10,9 +10,9 @@ use pathmark_cc::{CloudEstimate, ExactEstimate, Instant, LinkAlgorithm, Upstream
 use pathmark_link::impair::Random;
 
 use super::Engine;
+use super::hosts::Hosts;
+use super::identity::address;
 use super::link::MeasuredLink;
-use super::setup::Hosts;
-use super::setup::address;
 use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
 
 /// Lifetime of an estimate, in intervals between two estimates.

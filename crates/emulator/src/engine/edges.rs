@@ -9,11 +9,11 @@ use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 
 use super::Engine;
 use super::clouds::{Behind, Found, law, on_way};
+use super::hosts::Hosts;
+use super::identity::{address, hash};
 use super::link::MeasuredLink;
 use super::packet::{IP_UDP_HEADER, Label};
-use super::setup::Hosts;
-use super::setup::{address, hash};
-use crate::scenario::model::route;
+use crate::scenario::route::route;
 use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario};
 
 /// UDP port of routers' messages.

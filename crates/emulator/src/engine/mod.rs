@@ -11,19 +11,34 @@
 //! run. The order of components breaks ties.
 
 mod agenda;
+mod average;
 mod capture;
+mod carry;
 mod clouds;
 mod collect;
 mod edges;
 mod endpoint;
+mod forged;
+mod hosts;
+mod http;
+mod identity;
 mod link;
+mod measure;
 mod medium;
+mod own;
 mod packet;
+mod pattern;
+mod ramp;
+mod run;
 mod sampler;
 mod setup;
+mod shares;
 mod sink;
 mod source;
+mod stalls;
 mod tcp;
+mod udp;
+mod windows;
 
 use pathmark_cc::Instant;
 use pathmark_transport::connection::ConnectError;
@@ -31,20 +46,20 @@ use pathmark_transport::connection::ConnectError;
 use agenda::Agenda;
 use capture::Frame;
 use clouds::Clouds;
-use collect::Shares;
-use collect::Windows;
 use edges::Edges;
 use endpoint::Endpoint;
 use link::MeasuredLink;
-use link::Stalls;
 use medium::Medium;
 use packet::{Label, Pool};
 use sampler::Sampler;
+use shares::Shares;
+use stalls::Stalls;
 use tcp::TcpSender;
+use windows::Windows;
 
-pub use agenda::RunError;
-pub use endpoint::LinkControllerFactory;
-pub(crate) use endpoint::{Own, OwnLaw, group};
+pub use own::LinkControllerFactory;
+pub(crate) use own::{Own, OwnLaw, group};
+pub use run::RunError;
 
 use crate::observe::{Observer, Progress};
 use crate::scenario::Scenario;

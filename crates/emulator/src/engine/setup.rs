@@ -1,35 +1,39 @@
 //! Turns a scenario into an engine at time 0.
-//!
-//! Receivers with virtual routers for the hops after the last XCP router.
-//!
-//! Addresses of nodes, and seeds of components.
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::agenda::Agenda;
-use super::capture::{Forger, Frame};
-use super::clouds::Clouds;
-use super::collect::{Shares, Windows};
-use super::edges::Edges;
-use super::endpoint::{Application, Endpoint, Setup};
-use super::link::{MeasuredLink, Pauses, Ramp, Stalls};
-use super::medium::Medium;
-use super::packet::{IP_UDP_HEADER, Label, Pool};
-use super::sampler::Sampler;
-use super::sink::{Emitter, Sink};
-use super::source::{Source, Ticks};
-use super::tcp::{self, TcpReceiver, TcpSender, TcpSetup};
-use super::{Engine, Flow, Own, OwnLaw, RunError};
-use crate::observe::Observer;
-use crate::scenario::{Connects, FlowSetup, Scenario, Sender, TcpLaw};
 use pathmark_cc::{Algorithm, Carrier, Duration, Instant};
 use pathmark_link::impair::Random;
 use pathmark_link::keys::{LinkContext, build_link};
 use pathmark_protocols::shim::Identity;
-use pathmark_protocols::signals::{self, HostClouds};
+use pathmark_protocols::signals;
 use pathmark_transport::TransportConfig;
+
+use super::agenda::Agenda;
+use super::capture::Frame;
+use super::clouds::Clouds;
+use super::edges::Edges;
+use super::endpoint::{Application, Endpoint, Setup};
+use super::forged::Forger;
+use super::hosts::Hosts;
+use super::identity::{address, hash};
+use super::link::MeasuredLink;
+use super::medium::Medium;
+use super::packet::{IP_UDP_HEADER, Label, Pool};
+use super::pattern::Ticks;
+use super::ramp::Ramp;
+use super::sampler::Sampler;
+use super::shares::Shares;
+use super::sink::Sink;
+use super::source::Source;
+use super::stalls::{Pauses, Stalls};
+use super::tcp::{self, TcpReceiver, TcpSender, TcpSetup};
+use super::udp::Emitter;
+use super::windows::Windows;
+use super::{Engine, Flow, Own, OwnLaw, RunError};
+use crate::observe::Observer;
+use crate::scenario::{Connects, FlowSetup, Scenario, Sender, TcpLaw};
 
 /// Maximum size of a batch of datagrams from an endpoint.
 const BUFFER: usize = 1 << 17;
@@ -279,44 +283,4 @@ fn transport(algorithm: &Algorithm, packet: u16) -> TransportConfig {
     config.max_idle_timeout = None;
     config.handshake_timeout = Duration::from_secs(3600);
     config
-}
-
-/// The virtual routers of nodes. All flows to a node share them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Hosts(BTreeMap<usize, HostClouds>);
-
-impl Hosts {
-    /// Creates them for the scenario's flows with a `receiver_estimate`.
-    pub(super) fn new(scenario: &Scenario) -> Self {
-        let flows = scenario.flows.iter();
-        let wanted = flows.filter(|flow| flow.receiver_estimate.is_some());
-        Self(wanted.map(|flow| (flow.to, HostClouds::new())).collect())
-    }
-
-    /// Those of a flow's receiver, if the flow has a `receiver_estimate`.
-    pub(super) fn of(&self, flow: &FlowSetup) -> Option<&HostClouds> {
-        flow.receiver_estimate.and_then(|_| self.at(flow.to))
-    }
-
-    /// Those at a node.
-    pub(super) fn at(&self, node: usize) -> Option<&HostClouds> {
-        self.0.get(&node)
-    }
-}
-
-/// An address of a node.
-pub(super) fn address(node: usize) -> Ipv4Addr {
-    let [.., a, b] = (node as u64).to_be_bytes();
-    Ipv4Addr::new(10, a, b, 1)
-}
-
-/// Derives a separate seed for each component (FNV-1a, then a finalizer).
-pub(super) fn hash(seed: u64, name: &str) -> u64 {
-    let hash = name
-        .bytes()
-        .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^ (hash >> 33)
 }

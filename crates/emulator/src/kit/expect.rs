@@ -4,7 +4,7 @@ use std::fmt;
 
 use pathmark_cc::Duration;
 
-use super::trial::Figures;
+use super::figures::Figures;
 use crate::result::LinkResult;
 
 /// Bounds on [`Figures`], which are collected one by one and checked together by

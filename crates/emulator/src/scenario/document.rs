@@ -1,19 +1,13 @@
 //! The text of a scenario, and the changes made to it.
-//!
-//! Errors in scenarios.
-//!
-//! Metrics of runs, as named in `[[paper]]` and `[[plot]]`.
-//!
-//! `[[plot]]`: plots of several runs.
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use pathmark_link::keys::{LinkKeys, Source, nearest};
 use toml::{Table, Value};
 
-use super::schema::{File, Settings};
-use super::variant::{BUILT_IN, find};
-use pathmark_link::keys::{Fault, LinkKeys, Source, nearest};
+use super::builtin::{self, BUILT_IN};
+use super::error::ScenarioError;
+use super::schema::File;
 
 /// The source of a scenario.
 #[derive(Clone, Debug)]
@@ -35,7 +29,7 @@ impl Document {
     }
 
     pub(super) fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
-        if let Some(known) = find(name_or_path) {
+        if let Some(known) = builtin::find(name_or_path) {
             return Ok(Self::new(Path::new(known.name), known.text));
         }
         let path = Path::new(name_or_path);
@@ -197,196 +191,4 @@ fn change_named(
     let meant = nearest(name, names.iter().map(String::as_str));
     let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
     Err(format!("no {list} is called `{name}`{hint}"))
-}
-
-/// A scenario that cannot be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScenarioError {
-    /// Neither a built-in scenario nor an existing file.
-    #[error(
-        "no built-in scenario is called `{given}`, and there is no such file{}; `--list` shows all \
-         names",
-        hint(.nearest.as_deref())
-    )]
-    Unknown {
-        /// The given name.
-        given: String,
-        /// The built-in scenario with the most similar name.
-        nearest: Option<String>,
-    },
-    /// The file cannot be read.
-    #[error("cannot read {}: {source}", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// Its contents are invalid.
-    #[error("{0}")]
-    Invalid(Fault),
-    /// A changed key is invalid.
-    #[error("{key}={value}: {message}")]
-    Set {
-        /// The key.
-        key: String,
-        /// Its value.
-        value: String,
-        /// The error and its remedy.
-        message: String,
-    },
-}
-
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"))
-}
-
-impl From<Fault> for ScenarioError {
-    fn from(fault: Fault) -> Self {
-        Self::Invalid(fault)
-    }
-}
-
-/// A metric that is compared with a paper. Metrics of links refer to the link used most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Metric {
-    /// Mean completion time of the flows, seconds.
-    Completion,
-    /// Median completion time of the flows, seconds.
-    CompletionMedian,
-    /// 95th percentile of the flows' completion times, seconds: the smallest value that 95 % do
-    /// not exceed.
-    CompletionP95,
-    /// Total goodput of the flows.
-    Goodput,
-    /// Total goodput of the flows in the last measuring window.
-    LateGoodput,
-    /// Jain's index over the flows' goodputs.
-    Jain,
-    /// Packets that the flows lost.
-    Lost,
-    /// Packets that the link's queue dropped.
-    Drops,
-    /// Packets that the link's queue dropped, in relation to those that the flows sent and it
-    /// didn't drop.
-    OverTransmission,
-    /// Utilization of the link.
-    Utilization,
-    /// Utilization of the link in the last measuring window.
-    LateUtilization,
-    /// When the link was first used to 80 %, seconds after the first flow's start.
-    #[serde(rename = "time-to-80")]
-    TimeTo80,
-    /// Mean queue, packets.
-    Queue,
-    /// Mean queue while it is not empty, packets.
-    QueueNonempty,
-    /// Longest queue, packets.
-    QueueMax,
-    /// Largest congestion window of a flow, bytes.
-    WindowMax,
-}
-
-/// One plot.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Plot {
-    /// Headline; absent: the name of its quantity.
-    pub title: Option<String>,
-    /// A quantity over time, or a metric over the values of a sweep.
-    pub show: Shown,
-    /// The sweep on the horizontal axis; absent: the scenario's first. Ignored for quantities
-    /// over time.
-    pub over: Option<String>,
-    /// Only this flow; absent: all.
-    pub flow: Option<String>,
-    /// Only runs with these values.
-    #[serde(default, rename = "where")]
-    pub only: Settings,
-    /// Only these variants, in this order; absent: all.
-    pub variants: Option<Vec<String>>,
-    /// End of the horizontal axis; absent: the last point.
-    pub x_max: Option<f64>,
-    /// End of the vertical axis; absent: the highest point.
-    pub y_max: Option<f64>,
-}
-
-/// The contents of a plot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum Shown {
-    /// Over time.
-    Quantity(Quantity),
-    /// Over a sweep.
-    Metric(Metric),
-}
-
-/// A quantity over time. Quantities of links refer to the link used most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Quantity {
-    /// Congestion windows in packets.
-    Windows,
-    /// Goodput of each flow, Mbit/s, averaged over a round trip.
-    Goodputs,
-    /// Smoothed round trips, milliseconds.
-    RoundTrips,
-    /// Packets that flows declare lost, per second.
-    Losses,
-    /// When flows reached their milestones, in seconds from their start. The axis shows bytes
-    /// instead of time.
-    Milestones,
-    /// The link's utilization, averaged over a round trip.
-    Use,
-    /// The link's queue, packets.
-    Queues,
-    /// The load that the link's law measured.
-    Load,
-}
-
-impl Quantity {
-    /// Headline of a plot.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Windows => "Congestion windows",
-            Self::Goodputs => "Goodput of flows",
-            Self::RoundTrips => "Round trips",
-            Self::Losses => "Losses of flows",
-            Self::Milestones => "Time until milestones were reached",
-            Self::Use => "Utilization of links",
-            Self::Queues => "Queues",
-            Self::Load => "Load",
-        }
-    }
-
-    /// Label of its axis, with the unit.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Windows => "window [packets]",
-            Self::Goodputs => "goodput [Mbit/s]",
-            Self::RoundTrips => "smoothed RTT [ms]",
-            Self::Losses => "packets lost [1/s]",
-            Self::Milestones => "time [s]",
-            Self::Use => "share of the rate",
-            Self::Queues => "queue [packets]",
-            Self::Load => "load",
-        }
-    }
-
-    /// Upper end of its axis, if fixed.
-    pub const fn most(self) -> Option<f64> {
-        match self {
-            Self::Use => Some(1.05),
-            _ => None,
-        }
-    }
-
-    /// Returns true if this is a quantity of links, not of flows.
-    pub const fn is_of_links(self) -> bool {
-        matches!(self, Self::Use | Self::Queues | Self::Load)
-    }
 }

@@ -4,9 +4,16 @@
 //! directions, and every number is plausible. Errors name file, line and key, and suggest the
 //! nearest known word. `docs/scenarios.md` explains the keys.
 
+mod builtin;
+mod changes;
 mod check;
 mod document;
-pub(crate) mod model;
+mod error;
+mod metric;
+mod model;
+mod paper;
+mod plot;
+pub(crate) mod route;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -24,14 +31,14 @@ use serde::{Deserialize, Deserializer};
 
 use document::Document;
 
-pub use document::Metric;
-pub use document::ScenarioError;
-pub use document::{Plot, Quantity, Shown};
+pub use builtin::{BUILT_IN, BuiltIn};
+pub use changes::{Axis, BadChange, Change, Point, Repeat, Settings};
+pub use error::ScenarioError;
+pub use metric::Metric;
 pub use model::Model;
-pub use schema::{Axis, BadChange, Change, Point, Repeat, Settings};
-pub use variant::Reference;
+pub use paper::Reference;
+pub use plot::{Plot, Quantity, Shown};
 pub use variant::Variant;
-pub use variant::{BUILT_IN, BuiltIn};
 
 /// A checked scenario, ready to run.
 #[derive(Clone, Debug)]

@@ -5,19 +5,12 @@
 //! | cellular | the rate goes up and down at random, and sometimes stays at zero |
 //! | wifi | turns of several packets at a time, whose size changes with the modulation |
 //! | leo | a satellite for 15 s each, then a short outage, another rate and another delay |
-//!
-//! Routing by least propagation delay, then fewest links, then the order in the file.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use serde::Deserialize;
-
-use super::LinkSetup;
 use pathmark_cc::Duration;
 use pathmark_link::impair::Random;
 use pathmark_link::keys::{ChangeSpec, Span};
 use pathmark_link::trace::{BadTrace, OPPORTUNITY, Trace};
+use serde::Deserialize;
 
 /// Maximum length of a generated recording in seconds; a longer run repeats it.
 const LONGEST: f64 = 600.0;
@@ -213,56 +206,6 @@ fn leo(random: &mut Random, millis: usize, delay: Duration) -> Course {
     let end = Duration::from_millis(millis as u64);
     delays.retain(|change| change.t.0 < end);
     Course { shares, delays }
-}
-
-/// The links from one node to another. `None`: there is no way.
-pub(crate) fn route(
-    nodes: usize,
-    links: &[LinkSetup],
-    from: usize,
-    to: usize,
-) -> Option<Vec<usize>> {
-    let mut leaving: Vec<Vec<usize>> = vec![Vec::new(); nodes];
-    for (index, link) in links.iter().enumerate() {
-        leaving.get_mut(link.from)?.push(index);
-    }
-    // Cost, and the last link on the best way to a node.
-    let mut best: Vec<Option<(Cost, Option<usize>)>> = vec![None; nodes];
-    *best.get_mut(from)? = Some((Cost::default(), None));
-    let mut open = BinaryHeap::from([Reverse((Cost::default(), from))]);
-    while let Some(Reverse((cost, node))) = open.pop() {
-        if best.get(node)?.is_some_and(|(least, _)| least < cost) {
-            continue;
-        }
-        for &index in leaving.get(node)? {
-            let link = links.get(index)?;
-            let next = Cost {
-                delay: cost.delay.saturating_add(link.spec.delay.0),
-                hops: cost.hops + 1,
-            };
-            let known = best.get_mut(link.to)?;
-            if known.is_none_or(|(least, _)| next < least) {
-                *known = Some((next, Some(index)));
-                open.push(Reverse((next, link.to)));
-            }
-        }
-    }
-    let mut way = Vec::new();
-    let mut node = to;
-    while node != from {
-        let (_, by) = (*best.get(node)?)?;
-        let index = by?;
-        way.push(index);
-        node = links.get(index)?.from;
-    }
-    way.reverse();
-    Some(way)
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Cost {
-    delay: Duration,
-    hops: u32,
 }
 
 #[cfg(test)]

@@ -1,17 +1,14 @@
 //! Scenarios with several runs: variants, sweeps, repetitions.
-//!
-//! Built-in scenarios.
-//!
-//! `[[paper]]`: a paper's statements about a scenario, for comparison with the results.
 
 use std::collections::HashSet;
 
-use serde::Deserialize;
+use pathmark_link::keys::{Fault, Source, Span};
 use toml::{Spanned, Table, Value};
 
-use super::document::{Metric, Plot, Quantity};
-use super::schema::{Axis, Change, File, FileFlow, Point, Repeat, Settings};
-use pathmark_link::keys::{Fault, Source, Span};
+use super::changes::{Axis, Change, Point, Repeat, Settings};
+use super::paper::Reference;
+use super::plot::Plot;
+use super::schema::{File, FileFlow};
 
 /// Maximum number of seeds.
 const MOST_SEEDS: u32 = 10_000;
@@ -194,75 +191,4 @@ fn text(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-/// A scenario that can be run by name.
-#[derive(Clone, Copy, Debug)]
-pub struct BuiltIn {
-    /// Its name.
-    pub name: &'static str,
-    /// Its file.
-    pub text: &'static str,
-}
-
-/// Lists scenarios by the names of their files.
-macro_rules! built_in {
-    ($($name:literal)+) => {
-        /// All built-in scenarios.
-        pub const BUILT_IN: &[BuiltIn] = &[$(BuiltIn {
-            name: $name,
-            text: include_str!(concat!("../../scenarios/", $name, ".toml")),
-        }),+];
-    };
-}
-
-built_in! {
-    "auto-start" "auto-files" "auto-mice" "auto-loss"
-    "arrivals" "five-files" "plain-hop" "parking-lot"
-    "vcp-ext-fig2" "vcp-ext-fig4" "vcp-ext-fig5" "vcp-ext-fig5-10g" "vcp-ext-epsilon" "vcp-ext-fig6"
-    "vcp-ext-fig7"
-    "vcp-linux-fig3" "vcp-linux-fig10" "vcp-linux-bursts" "vcp-linux-fig11"
-    "vcp-linux-fig11-antennas"
-    "vcp-beside-tcp"
-    "xcp-linux-fig3" "xcp-linux-fig5" "xcp-linux-fig6" "xcp-linux-fig7" "xcp-linux-fig8-9"
-    "xcp-linux-fig10" "xcp-linux-fig11" "xcp-linux-fig13" "xcp-linux-fig14" "xcp-linux-eq5"
-    "xcp-cubic-fig1" "xcp-cubic-fig2" "xcp-cubic-fig3" "xcp-cubic-fig4" "xcp-cubic-fig5"
-    "xcp-cubic-fig6" "xcp-cubic-fig7" "xcp-cubic-startup" "xcp-cubic-buffers"
-    "xcp-i-fig2" "xcp-i-cells" "xcp-i-fig4" "xcp-i-fig6" "xcp-i-fig8" "xcp-i-fig10" "xcp-i-fig12"
-    "xcp-i-fig13" "xcp-i-fig14" "xcp-i-tcp"
-}
-
-pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {
-    BUILT_IN.iter().find(|known| known.name == name)
-}
-
-/// One statement in a paper.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reference {
-    /// The quantity that it concerns.
-    pub says: String,
-    /// The corresponding metric. Absent: no single number expresses the claim.
-    pub metric: Option<Metric>,
-    /// The paper's number, as printed in the text. Absent: it only appears in a plot.
-    pub value: Option<String>,
-    /// The variant that it concerns; absent: all.
-    pub variant: Option<String>,
-    /// The flows that it concerns: the one with this name, or those numbered under it; absent:
-    /// all.
-    pub flow: Option<String>,
-    /// The measuring window that it concerns; absent: the whole run. Useful for `goodput`,
-    /// `lost`, `drops`, `utilization` and the queue.
-    pub during: Option<[Span; 2]>,
-    /// The payload's share of IP bytes, above 0 and at most 1, by which goodput is divided. For
-    /// papers that count IP bytes if the metric counts payload.
-    pub payload_share: Option<f64>,
-    /// The values of the sweeps that it concerns; absent: all, from the lowest to the highest.
-    #[serde(default, rename = "where")]
-    pub only: Settings,
-    /// Points (x, y) of a curve from the paper's equations, drawn in the plots along with the
-    /// results.
-    pub curve: Option<Vec<(f64, f64)>>,
-    /// The plot for the curve, by its quantity; absent: the first.
-    pub show: Option<Quantity>,
 }

@@ -24,20 +24,24 @@
 //! valid for three times as long as it took.
 
 mod arrivals;
+mod capacity;
 mod delay;
+mod doubt;
 mod load;
+mod scattered;
+mod turns;
 
 use pathmark_cc::{CloudEstimate, Duration, Instant};
 
 use crate::message::{LEAST_PROBE, MOST_PACKETS, Probe, Train};
 use crate::requester::Ask;
-use arrivals::Scattered;
-use arrivals::Turns;
 use arrivals::{Arrivals, Arrived};
+use capacity::Capacity;
 use delay::Delay;
-use delay::{Doubt, Found};
-use load::Capacity;
+use doubt::{Doubt, Found};
 use load::Load;
+use scattered::Scattered;
+use turns::Turns;
 
 /// Headers of IPv4 and UDP, and the additional bytes of an IPv6 header.
 const HEADERS: u64 = 28;

@@ -1,6 +1,6 @@
 //! Packets sent because of a grant, from the first packet to the last acknowledgement.
 
-use super::answers::ConfirmQuestion;
+use super::question::ConfirmQuestion;
 use super::{QuickStart, State};
 use crate::base::arith::{mul_div, nanos};
 use crate::base::{Duration, Instant, arith};

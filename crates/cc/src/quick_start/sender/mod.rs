@@ -9,6 +9,7 @@
 
 mod answers;
 mod flight;
+mod question;
 
 use super::startable::{AfterGrant, Startable};
 use crate::base::arith::mul_div;
@@ -16,8 +17,8 @@ use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, QuickStartMetrics, QuickStartOutcome};
 use crate::signals::{Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
-use answers::{ConfirmQuestion, Question};
 use flight::{Falling, Flight, Landing};
+use question::{ConfirmQuestion, Question};
 
 /// Bytes of IPv4 and UDP headers around a datagram, which count in requested rates, but not in
 /// windows.

@@ -16,7 +16,7 @@
 //! spread between the first and the last. Persistent congestion (RFC 9002 §7.6) replaces a
 //! retransmission timeout. Because laws use no random numbers, the values that the draft draws at
 //! random are computed from the time and the bytes delivered. There is no offload budget beyond the
-//! send quantum. The draft leaves the response to a CE mark open: see `sender/marks.rs`.
+//! send quantum. The draft leaves the response to a CE mark open: see `sender/congestion.rs`.
 
 mod filters;
 mod rate;

@@ -1,7 +1,6 @@
 //! How a port answers a packet.
 
 use super::XcpLink;
-use super::interval::Overflow;
 use super::sums::x_of_window;
 use crate::base::arith::mul_div;
 use crate::signals::{VcpAnswer, VcpCarried, VcpCode, XcpAnswer, XcpCarried};
@@ -182,5 +181,23 @@ impl Start {
         let room = i64::try_from(room.max(0)).unwrap_or(i64::MAX);
         let share = i128::from(room) * i128::from(FIRST_SHARE.0) / i128::from(FIRST_SHARE.1);
         Some(total.max(i64::try_from(share).unwrap_or(0)).min(room))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    No,
+    /// In the current interval.
+    Now,
+    /// In the previous interval: nothing is given until an interval without drops has passed.
+    Before,
+}
+
+impl Overflow {
+    pub(crate) const fn turn(self) -> Self {
+        match self {
+            Self::Now => Self::Before,
+            Self::Before | Self::No => Self::No,
+        }
     }
 }

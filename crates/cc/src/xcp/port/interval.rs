@@ -1,7 +1,7 @@
 //! A port's control intervals: when they begin and end, and how much they can give.
 
 use super::XcpLink;
-use super::answers::{Start, first};
+use super::answers::{Overflow, Start, first};
 use super::fairness::{Pools, absorbed_q16, aggregate, shuffle};
 use super::known::DepartureCompensation;
 use super::sums::{Sums, WeightedRtt};
@@ -327,24 +327,6 @@ impl XcpLink {
 }
 
 // Tail drops of the port's queue.
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overflow {
-    No,
-    /// In the current interval.
-    Now,
-    /// In the previous interval: nothing is given until an interval without drops has passed.
-    Before,
-}
-
-impl Overflow {
-    pub(crate) const fn turn(self) -> Self {
-        match self {
-            Self::Now => Self::Before,
-            Self::Before | Self::No => Self::No,
-        }
-    }
-}
 
 // The persistent queue, which does not drain within about half a round trip.
 

@@ -14,9 +14,9 @@ use crate::law::{Acked, Limit, Limits, Lost, Sent};
 use crate::metrics::{FallbackReason, Metrics, Phase};
 use crate::signals::{Carrier, Feedback, Request};
 use crate::supervise::{End, ExplicitLaw, Path, Search, Supervised};
-use published::EndToEnd;
 pub(crate) use published::PublishedXcp;
 use request::{Asked, Room};
+use steering::EndToEnd;
 use steering::Steering;
 
 /// Losses up to this number of round trips after a large decrease by a router count as announced.
