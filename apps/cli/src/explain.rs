@@ -34,6 +34,9 @@ pub(crate) struct Account {
     pub(crate) passes_shims: Option<bool>,
     /// The longest time in seconds in which nothing arrived although packets were in flight.
     pub(crate) silence_s: f64,
+    /// Whether it's about the end that wrote a log, rather than about the sender of a transfer.
+    #[serde(skip)]
+    pub(crate) is_log: bool,
     /// Why the transfer failed or the connection ended, unless this side closed it.
     pub(crate) error: Option<String>,
     #[serde(flatten)]
@@ -78,6 +81,13 @@ impl Account {
         if self.silence_s > 1.0 && self.silence_s > SMALL * self.seconds {
             let because = format!("nothing arrived for {:.1} s", self.silence_s);
             return Verdict::new("outage", because, "look for outages of a link on the path");
+        }
+        if self.is_log && self.bytes_down / 10 > self.bytes_up {
+            return Verdict::new(
+                "other-end",
+                "this end mostly received, so that the other one knows what limited it",
+                "explain the log of the other end, or the JSON of the command",
+            );
         }
         let b = &self.sender.bounded_by;
         let percent = |share: f64| format!("{:.0} % of the time", share * 100.0);

@@ -366,6 +366,7 @@ mod tests {
             bytes: 1200,
             shim: false,
             mtu_probe: false,
+            ack_only: false,
         })
     }
 

@@ -130,6 +130,9 @@ impl Encoder {
         if packet.mtu_probe {
             text.add(",\"is_mtu_probe_packet\":true");
         }
+        if packet.ack_only {
+            text.add(",\"ack_only\":true");
+        }
         text.add("}}\n");
     }
 
@@ -207,6 +210,7 @@ mod tests {
             bytes: 1228,
             shim: true,
             mtu_probe: false,
+            ack_only: false,
         }
     }
 
@@ -295,6 +299,7 @@ mod tests {
             let packet = TracedPacket {
                 number,
                 mtu_probe: true,
+                ack_only: true,
                 ..packet(PacketType::ZeroRtt)
             };
             let now = START + Duration::from_micros(micros);
@@ -306,6 +311,7 @@ mod tests {
                 "raw": { "length": 1228 },
                 "shim": true,
                 "is_mtu_probe_packet": true,
+                "ack_only": true,
             });
             assert_eq!(json["data"], data);
         }

@@ -9,6 +9,8 @@ use crate::encoder::RECORD_SEPARATOR;
 
 /// The longest record that is read.
 const LONGEST_RECORD: u64 = 1 << 20;
+/// The latest time of an event, in milliseconds.
+const LATEST_MS: f64 = 1e12;
 
 /// An event of a log.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -35,6 +37,9 @@ pub enum LogError {
     /// The record of this number, counted from 0, is longer than 1 MiB.
     #[error("record {0} is longer than 1 MiB")]
     TooLong(u64),
+    /// The event of this number has a time before the log begins, or 30 years after it.
+    #[error("record {0} has an impossible time")]
+    Time(u64),
     /// The record of this number isn't an event.
     #[error("record {0} isn't an event: {1}")]
     Malformed(u64, serde_json::Error),
@@ -67,7 +72,11 @@ pub fn read(mut from: impl BufRead, mut on_record: impl FnMut(Record)) -> Result
             }
         } else if !is_cut {
             let record = serde_json::from_slice(&bytes);
-            on_record(record.map_err(|error| LogError::Malformed(number, error))?);
+            let record: Record = record.map_err(|error| LogError::Malformed(number, error))?;
+            if !(0.0..LATEST_MS).contains(&record.time) {
+                return Err(LogError::Time(number));
+            }
+            on_record(record);
         }
         if is_last {
             return Ok(number.saturating_sub(u64::from(is_cut)));
@@ -111,6 +120,14 @@ mod tests {
             (
                 "\u{1e}{\"trace\":{}}\n\u{1e}[]\n",
                 "record 1 isn't an event",
+            ),
+            (
+                "\u{1e}{\"trace\":{}}\n\u{1e}{\"time\":-1,\"name\":\"a\"}\n",
+                "record 1 has an impossible time",
+            ),
+            (
+                "\u{1e}{\"trace\":{}}\n\u{1e}{\"time\":1e300,\"name\":\"a\"}\n",
+                "record 1 has an impossible time",
             ),
             (long.as_str(), "record 1 is longer than 1 MiB"),
         ] {

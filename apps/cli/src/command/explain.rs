@@ -123,6 +123,7 @@ fn of_log(log: impl BufRead) -> Result<Account> {
     account.seconds = last / 1e3;
     account.handshake_ms = handshake.unwrap_or(0.0);
     account.silence_s = silence.longest / 1e3;
+    account.is_log = true;
     account.error = closed
         .filter(|closed| closed["trigger"] != "application")
         .and_then(|closed| closed["reason"].as_str().map(ToOwned::to_owned));
@@ -147,7 +148,7 @@ impl Silence {
                 }
                 self.since = (self.in_flight > 0).then_some(record.time);
             }
-            "quic:packet_sent" => {
+            "quic:packet_sent" if record.data["ack_only"] != true => {
                 self.since.get_or_insert(record.time);
             }
             "quic:recovery_metrics_updated" => {

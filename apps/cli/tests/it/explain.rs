@@ -212,6 +212,8 @@ fn both_ends_of_a_download_have_logs() {
     for log in [&client, &server] {
         assert_eq!(explained(log)["file"], log.to_str().unwrap());
     }
+    assert_eq!(explained(&client)["cause"], "other-end");
+    assert_ne!(explained(&server)["cause"], "other-end");
     // The report of `get` is that of the sender.
     let report = here.path().join("report.json");
     fs::write(&report, figures.to_string()).unwrap();

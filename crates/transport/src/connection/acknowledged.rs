@@ -73,6 +73,7 @@ impl FrameOwners<'_> {
                 bytes: packet.size.into(),
                 shim: packet.shim,
                 mtu_probe: packet.probe == Probe::Mtu,
+                ack_only: false,
             })
         });
         if packet.probe == Probe::Mtu {

@@ -207,6 +207,7 @@ impl Sending<'_> {
                 bytes: size.into(),
                 shim: shimmed,
                 mtu_probe,
+                ack_only: !eliciting,
             })
         });
         self.stats.early_packets_sent += u64::from(open.started.ty() == PacketType::ZeroRtt);

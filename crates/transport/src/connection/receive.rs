@@ -172,6 +172,7 @@ impl Receiving<'_> {
                         bytes: found.len as u64,
                         shim: false,
                         mtu_probe: false,
+                        ack_only: false,
                     })
                 });
                 // [9000 5.2 no-half-packets]

@@ -66,6 +66,8 @@ pub struct TracedPacket {
     pub shim: bool,
     /// Whether it searches for a larger MTU.
     pub mtu_probe: bool,
+    /// Whether the peer needn't acknowledge it. Always false for received packets.
+    pub ack_only: bool,
 }
 
 /// State of loss recovery and of the congestion controller.
