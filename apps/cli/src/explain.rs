@@ -9,8 +9,12 @@ use crate::report::SenderReport;
 
 /// The largest share of a connection's time that needs no explanation.
 const SMALL: f64 = 0.3;
-/// The longest queue of a router's port that needs none, in milliseconds.
+/// A longer queueing delay, in milliseconds, isn't that of a router's port.
 const QUEUE_MS: f64 = 50.0;
+/// A router with a lower mean load, in percent, isn't what limits a flow.
+const SPARE_LOAD: f64 = 50.0;
+/// The largest plausible time in seconds, which is 30 years.
+const LATEST_S: f64 = 1e9;
 
 /// What is known about a transfer, from a report or a log.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -18,7 +22,7 @@ const QUEUE_MS: f64 = 50.0;
 pub(crate) struct Account {
     /// Name of an emulated flow.
     pub(crate) name: String,
-    /// Duration in seconds, or 0 if it's unknown.
+    /// Duration in seconds including the handshake, or 0 if it's unknown.
     #[serde(alias = "completion_s")]
     pub(crate) seconds: f64,
     pub(crate) handshake_ms: f64,
@@ -27,20 +31,30 @@ pub(crate) struct Account {
     #[serde(alias = "bytes_received", alias = "bytes_delivered")]
     pub(crate) bytes_down: u64,
     pub(crate) packets_sent: u64,
+    /// Packets that were declared lost although they arrived.
+    pub(crate) packets_spurious: u64,
     pub(crate) probe_timeouts: u64,
     /// Whether this end's memory limits the peer.
     pub(crate) receive_limited: bool,
     /// Whether datagrams with a shim pass.
     pub(crate) passes_shims: Option<bool>,
-    /// The longest time in seconds in which nothing arrived although packets were in flight.
-    pub(crate) silence_s: f64,
-    /// Whether it's about the end that wrote a log, rather than about the sender of a transfer.
+    /// What only a log shows about the end that wrote it. Reports are about a transfer's sender.
     #[serde(skip)]
-    pub(crate) is_log: bool,
+    pub(crate) log: Option<Logged>,
     /// Why the transfer failed or the connection ended, unless this side closed it.
     pub(crate) error: Option<String>,
     #[serde(flatten)]
     pub(crate) sender: SenderReport,
+}
+
+/// What only a log shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Logged {
+    /// The times in which nothing arrived although packets were in flight, in seconds in all.
+    pub(crate) silence_s: f64,
+    pub(crate) silences: u64,
+    /// The mean load that VCP routers reported, in percent.
+    pub(crate) load: Option<f64>,
 }
 
 /// The main cause, and what can be done about it.
@@ -78,15 +92,36 @@ impl Account {
                 "run the same command again, which continues",
             );
         }
-        if self.silence_s > 1.0 && self.silence_s > SMALL * self.seconds {
-            let because = format!("nothing arrived for {:.1} s", self.silence_s);
+        if let Some(log) = &self.log
+            && log.silence_s > SMALL * self.seconds
+        {
+            let because = format!(
+                "nothing arrived for {:.1} s in all, {} time{}, although packets were in flight",
+                log.silence_s,
+                log.silences,
+                if log.silences == 1 { "" } else { "s" }
+            );
             return Verdict::new("outage", because, "look for outages of a link on the path");
         }
-        if self.is_log && self.bytes_down / 10 > self.bytes_up {
+        if self.log.is_some() && self.bytes_down / 2 > self.bytes_up {
+            if self.receive_limited {
+                return Verdict::new(
+                    "receiver",
+                    "the memory for received data limited what the other end could send",
+                    "raise `set_receive_memory` at this end",
+                );
+            }
             return Verdict::new(
                 "other-end",
                 "this end mostly received, so that the other one knows what limited it",
                 "explain the log of the other end, or the JSON of the command",
+            );
+        }
+        if self.handshake_ms / 1e3 > 0.5 * self.seconds {
+            return Verdict::new(
+                "handshake",
+                format!("the handshake took {:.0} ms", self.handshake_ms),
+                "use one connection for several transfers, or resume a former one with 0-RTT",
             );
         }
         let b = &self.sender.bounded_by;
@@ -136,16 +171,20 @@ impl Account {
         if let Some(fallback) = self.fallback(SMALL).filter(|reason| *reason != NoAnswer) {
             return Verdict::of(fallback);
         }
-        if rtt.p99 > 2.0 * rtt.min && rtt.p99 > rtt.min + QUEUE_MS {
+        if rtt.p50 > 2.0 * rtt.min && rtt.p50 > rtt.min + QUEUE_MS {
             return Verdict::new(
                 "queue",
                 format!(
                     "round trips of {:.0} ms instead of {:.0} show a queue that routers don't \
                      control",
-                    rtt.p99, rtt.min
+                    rtt.p50, rtt.min
                 ),
                 "find the queue, such as a modem's, and lower `rate` of the router in front of it",
             );
+        }
+        let load = self.log.as_ref().and_then(|log| log.load);
+        if let Some(load) = load.filter(|load| *load < SPARE_LOAD) {
+            return self.start(&format!("the routers' mean load was {load:.0} %"));
         }
         let router = self.sender.router_id;
         let router = router.map_or_else(|| "routers".to_owned(), |id| format!("router {id}"));
@@ -183,16 +222,28 @@ impl Account {
                 "nothing, if the link is full; otherwise put routers on the path",
             );
         }
-        if self.sender.packets_lost > 0 {
+        if self.sender.packets_lost > self.packets_spurious {
             return Verdict::new(
                 "loss",
                 format!("{law} made its window smaller at losses"),
                 "if the losses are random, try `--cc bbr`, or routers on the path",
             );
         }
+        self.start("nothing was lost")
+    }
+
+    /// Returns the cause if the window had not reached the path's rate yet, which `evidence` shows.
+    fn start(&self, evidence: &str) -> Verdict {
+        let law = &self.sender.algorithm;
+        let mut because = format!("{law} had not reached the path's rate yet: {evidence}");
+        if let Some("denied" | "unanswered" | "partial" | "refused" | "revoked") =
+            self.sender.start.as_deref()
+        {
+            because += ", but the requested starting rate was not available";
+        }
         Verdict::new(
             "start",
-            format!("{law} had not reached the path's rate yet"),
+            because,
             "send more at a time; routers that grant starting rates shorten the start",
         )
     }
@@ -203,11 +254,57 @@ impl Account {
     /// more than this share of the time.
     fn fallback(&self, least: f64) -> Option<FallbackReason> {
         let shares = self.sender.controllers.shares.iter();
-        let without: Vec<_> = shares.filter(|share| share.fallback.is_some()).collect();
-        let sum: f64 = without.iter().map(|share| share.time).sum();
-        let worst = (without.iter()).max_by(|one, other| one.time.total_cmp(&other.time))?;
-        let reason = FallbackReason::by_name(worst.fallback.as_deref()?)?;
-        (sum > least).then_some(reason)
+        let without: Vec<_> = shares
+            .filter_map(|share| {
+                let reason = FallbackReason::by_name(share.fallback.as_deref()?)?;
+                let normal = if reason == NoAnswer {
+                    self.first_answer()
+                } else {
+                    0.0
+                };
+                Some((share.time - normal, reason))
+            })
+            .collect();
+        let sum: f64 = without.iter().map(|(time, _)| time).sum();
+        let worst = (without.into_iter()).max_by(|one, other| one.0.total_cmp(&other.0))?;
+        (sum > least).then_some(worst.1)
+    }
+
+    /// Returns the share of the time in which no router can have answered yet: the handshake and two
+    /// round trips.
+    fn first_answer(&self) -> f64 {
+        let first = (self.handshake_ms + 2.0 * self.sender.rtt_ms.min) / 1e3;
+        if self.seconds > 0.0 {
+            (first / self.seconds).min(1.0)
+        } else {
+            0.0
+        }
+    }
+
+    /// Returns true if no number is impossible.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let (b, rtt) = (&self.sender.bounded_by, &self.sender.rtt_ms);
+        let shares = self.sender.controllers.shares.iter();
+        let shares = shares.flat_map(|share| [share.time, share.bytes]).chain([
+            b.application,
+            b.peer,
+            b.streams,
+            b.buffers,
+            b.window,
+            b.router,
+        ]);
+        let times = [
+            self.seconds,
+            self.handshake_ms / 1e3,
+            rtt.min / 1e3,
+            rtt.p50 / 1e3,
+            rtt.p99 / 1e3,
+        ];
+        // Shares are rounded sums.
+        shares
+            .into_iter()
+            .all(|share| (0.0..1.001).contains(&share))
+            && times.iter().all(|time| (0.0..LATEST_S).contains(time))
     }
 }
 

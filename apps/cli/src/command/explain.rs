@@ -10,14 +10,20 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Failure, Outcome, output};
-use crate::explain::{Account, Verdict};
+use crate::explain::{Account, Logged, Verdict};
 
 /// The largest report that is read. A log may be longer, because it is read event by event.
 const LARGEST_REPORT: u64 = 64 << 20;
+/// The shortest time without an answer that is a silence, in milliseconds, and in round trips.
+const SHORTEST_SILENCE_MS: f64 = 200.0;
+const SILENT_ROUND_TRIPS: f64 = 3.0;
+/// The round trip before one is measured, in milliseconds (RFC 9002 section 6.2.2).
+const INITIAL_RTT_MS: f64 = 333.0;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Report that `get`, `put`, `perf` or `emulate` printed with `--json`, or a log from QLOGDIR
+    /// Report that `get`, `put`, `perf`, `emulate` or `tunnel status` printed with `--json`, or a
+    /// log from QLOGDIR
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Print one JSON object
@@ -58,7 +64,10 @@ pub(super) fn explain(args: &Args) -> Outcome {
             if args.files.len() > 1 {
                 output::line(format_args!("{}", file.display()))?;
             }
-            output::line(format_args!("{account}"))?;
+            // A log or a report may be from anybody.
+            for line in account.to_string().lines() {
+                output::line(format_args!("{}", output::plain(line)))?;
+            }
         }
     }
     if args.json {
@@ -70,82 +79,156 @@ pub(super) fn explain(args: &Args) -> Outcome {
 /// Reads a report or a log.
 fn accounts_of(path: &Path) -> Result<Vec<Account>> {
     let mut file = BufReader::new(File::open(path)?);
-    if file.fill_buf()?.first() == Some(&0x1e) {
-        return Ok(vec![of_log(file)?]);
+    let accounts = if file.fill_buf()?.first() == Some(&0x1e) {
+        vec![of_log(file)?]
+    } else {
+        let mut text = Vec::new();
+        file.take(LARGEST_REPORT + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > LARGEST_REPORT {
+            bail!("it is longer than {} MiB", LARGEST_REPORT >> 20);
+        }
+        let report = serde_json::from_slice(&text)
+            .context("it is neither a report in JSON nor a log in the sequential format of qlog")?;
+        of_report(report)?
+    };
+    if !accounts.iter().all(Account::is_plausible) {
+        bail!("it has an impossible number: a negative one, or a share above 1");
     }
-    let mut text = String::new();
-    file.by_ref()
-        .take(LARGEST_REPORT)
-        .read_to_string(&mut text)?;
-    let report: Value = serde_json::from_str(&text)
-        .context("it is neither a report in JSON nor a log in the sequential format of qlog")?;
-    of_report(&report)
+    Ok(accounts)
 }
 
-/// Reads the flows of an emulation, or a single transfer.
-fn of_report(report: &Value) -> Result<Vec<Account>> {
-    let flows = match report["flows"].as_array() {
-        Some(flows) => flows.as_slice(),
-        None => std::slice::from_ref(report),
+/// Reads the flows of an emulation, the connection of a tunnel, or a single transfer.
+fn of_report(mut report: Value) -> Result<Vec<Account>> {
+    let (flows, excludes_handshake) = match report["flows"].take() {
+        Value::Array(flows) if report["path_report"].is_null() => (flows, false),
+        _ if report["path_report"].is_object() => (vec![report["path_report"].take()], false),
+        _ => (vec![report], true),
     };
-    if flows.iter().any(|flow| !flow["controllers"].is_object()) {
-        bail!("it has no `controllers`: it is no report of `get`, `put`, `perf` or `emulate`");
+    if flows.is_empty() || flows.iter().any(|flow| !flow["controllers"].is_object()) {
+        bail!(
+            "it has no `controllers`: it is no report of `get`, `put`, `perf`, `emulate` or \
+             `tunnel status`, or the connection was never established"
+        );
     }
-    let flows = flows
-        .iter()
-        .map(|flow| serde_json::from_value(flow.clone()));
-    Ok(flows.collect::<Result<_, _>>()?)
+    let flows = flows.into_iter().map(|mut flow| {
+        leave_out_nulls(&mut flow);
+        let mut account: Account = serde_json::from_value(flow)?;
+        if excludes_handshake {
+            account.seconds += account.handshake_ms / 1e3;
+        }
+        Ok(account)
+    });
+    flows.collect()
+}
+
+/// Removes keys whose value is unknown.
+fn leave_out_nulls(value: &mut Value) {
+    if let Value::Object(keys) = value {
+        keys.retain(|_, value| !value.is_null());
+        keys.values_mut().for_each(leave_out_nulls);
+    }
 }
 
 /// Reads a log, whose last report has the shares of the whole connection.
 fn of_log(log: impl BufRead) -> Result<Account> {
     let mut report = Value::Null;
-    let mut handshake = None;
-    let mut last = 0.0;
     let mut closed = None;
-    let mut silence = Silence::default();
+    let mut reader = LogReader::default();
     pathmark_qlog::read(log, |record| {
-        last = record.time;
-        silence.on_record(&record);
+        reader.on_record(&record);
         match record.name.as_str() {
             "pathmark:report" => report = record.data,
             "quic:connection_closed" => closed = Some(record.data),
-            "quic:packet_sent" if record.data["header"]["packet_type"] == "1RTT" => {
-                handshake.get_or_insert(record.time);
-            }
             _ => {}
         }
     })?;
+    reader.silence.end(reader.last);
     if report.is_null() {
-        bail!("it has no event `pathmark:report`: the connection ended in its first second");
+        bail!(
+            "it ends before the first event `pathmark:report`: look at one of a whole connection"
+        );
     }
     let mut account: Account = serde_json::from_value(report)?;
-    account.seconds = last / 1e3;
-    account.handshake_ms = handshake.unwrap_or(0.0);
-    account.silence_s = silence.longest / 1e3;
-    account.is_log = true;
+    account.seconds = reader.last / 1e3;
+    account.handshake_ms = reader.handshake.unwrap_or(0.0);
+    account.log = Some(Logged {
+        silence_s: reader.silence.total / 1e3,
+        silences: reader.silence.count,
+        load: (reader.marked > 0.0).then(|| reader.load / reader.marked * 100.0),
+    });
     account.error = closed
         .filter(|closed| closed["trigger"] != "application")
         .and_then(|closed| closed["reason"].as_str().map(ToOwned::to_owned));
     Ok(account)
 }
 
-/// Finds the longest time in which nothing arrived although packets were in flight.
+/// Gathers what the events of a log show. Times are milliseconds.
 #[derive(Default)]
+struct LogReader {
+    last: f64,
+    /// Whether this is a client's log, whose first packet is a sent one.
+    is_client: Option<bool>,
+    /// When the handshake was complete at this end.
+    handshake: Option<f64>,
+    /// Packets that VCP routers marked, and the sum of the loads that they wrote into them.
+    marked: f64,
+    load: f64,
+    silence: Silence,
+}
+
+impl LogReader {
+    fn on_record(&mut self, record: &Record) {
+        let data = &record.data;
+        self.last = record.time;
+        self.silence.on_record(record);
+        match record.name.as_str() {
+            "quic:packet_sent" | "quic:packet_received" => {
+                let is_sent = record.name == "quic:packet_sent";
+                let is_client = *self.is_client.get_or_insert(is_sent);
+                // A server can send data before the handshake is complete.
+                if is_sent == is_client && data["header"]["packet_type"] == "1RTT" {
+                    self.handshake.get_or_insert(record.time);
+                }
+            }
+            "pathmark:feedback_received" if data["protocol"] == "vcp" => {
+                let count = |code: &str| data[code].as_f64().unwrap_or(0.0);
+                let packets = count("low") + count("high") + count("over");
+                self.marked += packets;
+                self.load += packets * count("load_128") / 128.0;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sums the times in which nothing arrived although packets were in flight, if these are longer
+/// than an answer takes.
 struct Silence {
     in_flight: u64,
     /// When the silence began, if packets are in flight.
     since: Option<f64>,
-    longest: f64,
+    rtt: f64,
+    total: f64,
+    count: u64,
+}
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self {
+            in_flight: 0,
+            since: None,
+            rtt: INITIAL_RTT_MS,
+            total: 0.0,
+            count: 0,
+        }
+    }
 }
 
 impl Silence {
     fn on_record(&mut self, record: &Record) {
         match record.name.as_str() {
             "quic:packet_received" => {
-                if let Some(since) = self.since {
-                    self.longest = self.longest.max(record.time - since);
-                }
+                self.end(record.time);
                 self.since = (self.in_flight > 0).then_some(record.time);
             }
             "quic:packet_sent" if record.data["ack_only"] != true => {
@@ -153,11 +236,23 @@ impl Silence {
             }
             "quic:recovery_metrics_updated" => {
                 self.in_flight = record.data["bytes_in_flight"].as_u64().unwrap_or(0);
+                self.rtt = record.data["smoothed_rtt"].as_f64().unwrap_or(self.rtt);
                 if self.in_flight == 0 {
                     self.since = None;
                 }
             }
             _ => {}
+        }
+    }
+
+    fn end(&mut self, now: f64) {
+        let Some(since) = self.since.take() else {
+            return;
+        };
+        let time = now - since;
+        if time > (SILENT_ROUND_TRIPS * self.rtt).max(SHORTEST_SILENCE_MS) {
+            self.total += time;
+            self.count += 1;
         }
     }
 }

@@ -11,8 +11,11 @@ use serde_json::Value;
 
 use super::{Failure, Outcome};
 
-/// Points of a curve, each the mean of a span of the longest log.
-const POINTS: usize = 200;
+/// Points of a curve at most, each the mean of a span of time, and half of them at least for the
+/// longest log.
+const POINTS: usize = 400;
+/// The shortest span in seconds.
+const FIRST_SPAN: f64 = 1e-3;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -85,16 +88,31 @@ impl Quantity {
     }
 }
 
-/// Sums of all quantities over equal spans of time.
+/// Sums of all quantities over equal spans of time. A later event than those make each span twice
+/// as long, so that a log is read once.
 struct Spans {
     /// Seconds.
     span: f64,
     sums: [Vec<(f64, u32)>; Quantity::ALL.len()],
+    last: f64,
 }
 
 impl Spans {
+    fn new() -> Self {
+        Self {
+            span: FIRST_SPAN,
+            sums: std::array::from_fn(|_| vec![(0.0, 0); POINTS]),
+            last: 0.0,
+        }
+    }
+
     fn add(&mut self, record: &Record) {
-        let index = (record.time / 1e3 / self.span) as usize;
+        let time = record.time / 1e3;
+        self.last = self.last.max(time);
+        while time >= self.span * POINTS as f64 {
+            self.double();
+        }
+        let index = (time / self.span) as usize;
         for (what, sums) in Quantity::ALL.into_iter().zip(&mut self.sums) {
             if let (Some(value), Some((sum, count))) = (what.value(record), sums.get_mut(index)) {
                 *sum += value;
@@ -103,16 +121,35 @@ impl Spans {
         }
     }
 
+    /// Makes the spans twice as long.
+    fn double(&mut self) {
+        self.span *= 2.0;
+        for sums in &mut self.sums {
+            let pairs = sums.chunks(2);
+            let mut halved: Vec<_> = pairs
+                .map(|pair| {
+                    pair.iter()
+                        .fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+                })
+                .collect();
+            halved.resize(POINTS, (0.0, 0));
+            *sums = halved;
+        }
+    }
+
     /// Returns the points of a quantity in seconds. States have none in spans without an event.
     fn points(&self, what: Quantity) -> Vec<(f64, f64)> {
         let known = Quantity::ALL.into_iter().zip(&self.sums);
         let sums = known.filter(|(known, _)| *known == what);
         let sums = sums.flat_map(|(_, sums)| sums.iter().enumerate());
-        let points = sums.filter_map(|(index, (sum, count))| {
-            let y = match what.is_rate() {
-                true => sum / self.span,
-                false if *count == 0 => return None,
-                false => sum / f64::from(*count),
+        let until_last = sums.take_while(|(index, _)| *index as f64 * self.span <= self.last);
+        let points = until_last.filter_map(|(index, (sum, count))| {
+            let y = if what.is_rate() {
+                sum / self.span
+            } else if *count > 0 {
+                sum / f64::from(*count)
+            } else {
+                return None;
             };
             Some(((index as f64 + 0.5) * self.span, y))
         });
@@ -121,22 +158,30 @@ impl Spans {
 }
 
 pub(super) fn plot(args: &Args) -> Outcome {
-    let mut longest: f64 = 0.0;
+    let output = std::fs::canonicalize(&args.output).ok();
+    let mut curves = Vec::new();
     for file in &args.files {
-        read(file, |record| longest = longest.max(record.time / 1e3))?;
+        if output.is_some() && std::fs::canonicalize(file).ok() == output {
+            let name = file.display();
+            return Err(Failure::usage(anyhow!(
+                "{name} is a log: name another file for the picture"
+            )));
+        }
+        curves.push((file, read(file)?));
     }
+    let longest = curves
+        .iter()
+        .fold(0.0, |longest: f64, (_, spans)| longest.max(spans.last));
     if longest <= 0.0 {
         return Err(Failure::usage(anyhow!("the logs have no events to draw")));
     }
-    let mut curves = Vec::new();
-    for file in &args.files {
-        let mut spans = Spans {
-            // The last event is in the last span.
-            span: longest * (1.0 + 1e-9) / POINTS as f64,
-            sums: std::array::from_fn(|_| vec![(0.0, 0); POINTS]),
-        };
-        read(file, |record| spans.add(&record))?;
-        curves.push((file, spans));
+    let widest = curves
+        .iter()
+        .fold(FIRST_SPAN, |widest, (_, spans)| widest.max(spans.span));
+    for (_, spans) in &mut curves {
+        while spans.span < widest {
+            spans.double();
+        }
     }
     let panels = Quantity::ALL.map(|what| {
         let lines = curves.iter().map(|(file, spans)| {
@@ -172,12 +217,13 @@ pub(super) fn plot(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn read(path: &Path, on_record: impl FnMut(Record)) -> Result<(), Failure> {
+fn read(path: &Path) -> Result<Spans, Failure> {
     let name = || format!("cannot draw {}", path.display());
     let file = File::open(path)
         .with_context(name)
         .map_err(Failure::usage)?;
-    let read = pathmark_qlog::read(BufReader::new(file), on_record);
+    let mut spans = Spans::new();
+    let read = pathmark_qlog::read(BufReader::new(file), |record| spans.add(&record));
     read.with_context(name).map_err(Failure::usage)?;
-    Ok(())
+    Ok(spans)
 }

@@ -34,8 +34,12 @@ pub(super) fn end() {
     logs.flush();
     if let Some(error) = logs.error() {
         output::note!("note: qlog: {error}");
-    } else if logs.missing() > 0 {
-        let missing = logs.missing();
-        output::note!("note: {missing} events are missing in QLOGDIR: the disk was too slow");
+    }
+    let missing = logs.missing();
+    if missing > 0 {
+        output::note!(
+            "note: {missing} events are missing in QLOGDIR, because the disk was too slow or full, \
+             or a log too long"
+        );
     }
 }

@@ -99,12 +99,20 @@ fn the_cause_of_a_slow_transfer() {
         ),
         ("loss", reno, loss, ""),
         ("start", "bytes = 100_000\nalgorithm = \"cubic\"", "", ""),
+        // The port grants no starting rate.
+        (
+            "start",
+            "bytes = 100_000\nalgorithm = \"vcp+bise+wlte\"",
+            "controller = \"vcp+bise\"\ngrant = false",
+            "",
+        ),
         (
             "receiver",
             "bytes = 3_000_000\nreceive_window = 20_000",
             VCP,
             "",
         ),
+        ("handshake", "bytes = 5_000", VCP, ""),
         ("application", "bytes = 300_000\nrate = \"1Mbit\"", VCP, ""),
         ("outage", FILE, &both, ""),
         ("outage", FILE, &back, ""),
@@ -217,7 +225,9 @@ fn both_ends_of_a_download_have_logs() {
     // The report of `get` is that of the sender.
     let report = here.path().join("report.json");
     fs::write(&report, figures.to_string()).unwrap();
-    assert_eq!(explained(&report)["seconds"], figures["seconds"]);
+    let [seconds, handshake_ms] =
+        ["seconds", "handshake_ms"].map(|key| figures[key].as_f64().unwrap());
+    assert_eq!(explained(&report)["seconds"], seconds + handshake_ms / 1e3);
     let picture = here.path().join("picture.svg");
     let [client, server, to] = [&client, &server, &picture].map(|path| path.to_str().unwrap());
     let output = run(&["plot", client, server, "-o", to]);
@@ -241,6 +251,18 @@ fn what_cannot_be_read_or_written_is_said() {
         (path("text", b"text"), "neither a report"),
         (path("object", b"{}"), "no `controllers`"),
         (path("flows", b"{\"flows\":[{}]}"), "no `controllers`"),
+        (path("none", b"{\"flows\":[]}"), "no `controllers`"),
+        (
+            path("never", b"{\"path_report\":null}"),
+            "was never established",
+        ),
+        (
+            path(
+                "negative",
+                b"{\"controllers\":{\"shares\":[],\"changes\":[]},\"seconds\":-1}",
+            ),
+            "an impossible number",
+        ),
         (
             path("wrong", b"{\"controllers\":{\"shares\":1}}"),
             "a sequence",
@@ -262,9 +284,90 @@ fn what_cannot_be_read_or_written_is_said() {
     );
     let empty = path("empty", b"\x1e{\"trace\":{}}\n");
     ended(&run(&["plot", &empty, "-o", &picture]), 2, "no events");
+    // A picture doesn't replace a log.
+    let output = run(&["plot", &empty, "-o", &empty]);
+    ended(&output, 2, "is a log: name another file");
+    assert!(!fs::read(&empty).unwrap().is_empty());
     let mut get = pathmark(&["ls", "127.0.0.1:1"]);
     let output = get.env("QLOGDIR", path("file", b"")).output().unwrap();
     ended(&output, 2, "QLOGDIR");
+}
+
+/// A name or a reason is anybody's choice, and unknown values are null.
+#[test]
+fn a_report_cannot_write_to_the_terminal() {
+    let here = TempDir::new().unwrap();
+    let report = serde_json::json!({
+        "name": "a\u{1b}[2Jb",
+        "controllers": { "shares": [], "changes": [] },
+        "seconds": null,
+        "rtt_ms": null,
+        "error": "lost\u{202e}\r",
+    });
+    let file = here.path().join("report");
+    fs::write(&file, report.to_string()).unwrap();
+    let output = run(&["explain", file.to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("a\\u{1b}[2Jb") && text.contains("lost\\u{202e}"),
+        "{text}"
+    );
+    let is_bad = |c: char| c.is_control() && c != '\n';
+    assert!(!text.contains(is_bad), "{text:?}");
+}
+
+/// Writes a log of a client with these events: a time in milliseconds, a name, and data.
+fn log_of(events: &[(f64, &str, Value)]) -> (TempDir, PathBuf) {
+    let mut text = "\u{1e}{\"trace\":{}}\n".to_owned();
+    for (time, name, data) in events {
+        let event = serde_json::json!({ "time": time, "name": name, "data": data });
+        text += &format!("\u{1e}{event}\n");
+    }
+    let here = TempDir::new().unwrap();
+    let file = here.path().join("log.sqlog");
+    fs::write(&file, text).unwrap();
+    (here, file)
+}
+
+/// Several short silences are an outage like a long one, also if the last has no end.
+#[test]
+fn silences_are_added() {
+    let sent = (
+        "quic:packet_sent",
+        serde_json::json!({ "header": { "packet_type": "1RTT" } }),
+    );
+    let received = ("quic:packet_received", sent.1.clone());
+    let flight = |rtt: f64| {
+        let data = serde_json::json!({ "bytes_in_flight": 1200, "smoothed_rtt": rtt });
+        ("quic:recovery_metrics_updated", data)
+    };
+    let report =
+        serde_json::json!({ "controllers": { "shares": [], "changes": [] }, "bytes_sent": 1000 });
+    for (rtt, expected, times) in [
+        (100.0, "outage", 4),
+        (100.0, "unknown", 1),
+        (400.0, "unknown", 4),
+    ] {
+        let mut events = Vec::new();
+        let mut at =
+            |time: f64, (name, data): (&'static str, Value)| events.push((time, name, data));
+        at(0.0, sent.clone());
+        at(50.0, flight(rtt));
+        for n in 0..4 {
+            let begin = f64::from(n) * 1000.0 + 100.0;
+            at(begin, received.clone());
+            if n >= times {
+                // Answers arrive all the time.
+                for part in 1..10 {
+                    at(begin + f64::from(part) * 100.0, received.clone());
+                }
+            }
+            at(begin + 900.0, sent.clone());
+        }
+        at(4100.0, ("pathmark:report", report.clone()));
+        let (_here, log) = log_of(&events);
+        assert_eq!(explained(&log)["cause"], expected, "{rtt} {times}");
+    }
 }
 
 /// Through routers on TUN interfaces, from the report that `get` prints.
