@@ -270,7 +270,7 @@ impl Account {
         (sum > least).then_some(worst.1)
     }
 
-    /// Returns the share of the time in which no router can have answered yet: the handshake and two
+    /// Returns the share of time in which no router can have answered yet: the handshake and two
     /// round trips.
     fn first_answer(&self) -> f64 {
         let first = (self.handshake_ms + 2.0 * self.sender.rtt_ms.min) / 1e3;
