@@ -196,10 +196,16 @@ end
 
 local quic = Dissector.get("quic")
 
+-- Dissects a QUIC packet. An error in it is shown, and is none of this script.
+local function rest(tvb, pinfo, tree)
+  pcall(quic.call, quic, tvb, pinfo, tree)
+end
+
 function shim.dissector(tvb, pinfo, tree)
   local len = length_of(tvb)
   if not len then
-    return 0
+    rest(tvb, pinfo, tree)
+    return tvb:len()
   end
   local kind = tvb(0, 1):bitfield(5, 3)
   local known = tvb(1, 1):bitfield(0, 4) == 1
@@ -227,7 +233,7 @@ function shim.dissector(tvb, pinfo, tree)
     branch:add_proto_expert_info(bad_check)
   end
   if tvb:len() > len then
-    quic:call(tvb(len):tvb(), pinfo, tree)
+    rest(tvb(len):tvb(), pinfo, tree)
   end
   pinfo.cols.protocol:prepend(name .. "/")
   if text then
@@ -236,10 +242,21 @@ function shim.dissector(tvb, pinfo, tree)
   return tvb:len()
 end
 
-shim:register_heuristic("udp", function(tvb, pinfo, tree)
-  if not length_of(tvb) then
+-- Whether a payload begins a QUIC connection (RFC 9000 section 17.2, and RFC 9369).
+local function is_initial(tvb)
+  if tvb:len() < 1200 or tvb(0, 1):bitfield(0, 2) ~= 3 then
     return false
   end
+  local version = tvb(1, 4):uint()
+  return version == 1 or version == 0x6b3343cf
+end
+
+-- A connection begins without shims, and whichever dissector takes its first packet gets the others.
+shim:register_heuristic("udp", function(tvb, pinfo, tree)
+  if not length_of(tvb) and not is_initial(tvb) then
+    return false
+  end
+  pinfo.conversation = shim
   shim.dissector(tvb, pinfo, tree)
   return true
 end)

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use pathmark_testbed::chain::{Chain, Hop, SENDER};
 use serde_json::Value;
@@ -171,6 +172,55 @@ fn a_log_of_an_emulated_flow_agrees_with_the_result() {
     assert!(answered.clone().any(|record| record["data"]["router"] == 2));
 }
 
+/// Wireshark's reading of a link's packets agrees with what the receiver reported of them, although
+/// the connection's first packets have no shims.
+#[test]
+fn the_dissector_reads_a_whole_connection() {
+    if let Err(error) = Command::new("tshark").arg("--version").output() {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "tshark is missing ({error}): install it"
+        );
+        println!("not judged: tshark is not installed ({error})");
+        return;
+    }
+    let out = TempDir::new().unwrap();
+    let log = emulated(out.path(), FILE, &format!("{VCP}\ncapture = true"), "");
+    let script = format!(
+        "lua_script:{}/../../docs/wireshark/pathmark.lua",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let capture = out.path().join("bottleneck.pcapng");
+    let mut tshark = Command::new("tshark");
+    tshark.args([
+        "-n",
+        "-X",
+        &script,
+        "-T",
+        "fields",
+        "-e",
+        "pathmark.vcp.code",
+        "-e",
+        "pathmark.check_wrong",
+        "-r",
+    ]);
+    let output = tshark.arg(&capture).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let records = records(&log);
+    for (code, name) in [("1\t", "low"), ("2\t", "high")] {
+        let dissected = text.lines().filter(|line| *line == code).count() as u64;
+        let reported: u64 = (records.iter())
+            .filter_map(|record| record["data"][name].as_u64())
+            .sum();
+        // The connection ends before those of its last round trip are reported.
+        assert!(
+            (reported..reported + 40).contains(&dissected) && reported > 50,
+            "{name}: {dissected} dissected, {reported} reported"
+        );
+    }
+}
+
 /// Returns the records of a log after its header.
 fn records(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap();
@@ -267,7 +317,7 @@ fn what_cannot_be_read_or_written_is_said() {
             path("wrong", b"{\"controllers\":{\"shares\":1}}"),
             "a sequence",
         ),
-        (path("short", log), "no event `pathmark:report`"),
+        (path("short", log), "before the first event"),
         (
             path("hostile", b"\x1e{\"trace\":{}}\n\x1e[]\n"),
             "record 1 isn't an event",
