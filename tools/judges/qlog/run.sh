@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-cargo build --quiet --locked --manifest-path tools/judges/qlog/Cargo.toml --target-dir "$target/judge-qlog"
+cargo build --quiet --locked --manifest-path tools/judges/qlog/Cargo.toml \
+  --target-dir "$target/judge-qlog"
 # With the whole workspace, so that what the tests' build made serves here too.
 cargo build --quiet --locked --workspace --bin pathmark --example files
 pathmark=$target/debug/pathmark

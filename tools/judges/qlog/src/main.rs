@@ -1,5 +1,5 @@
-//! Reads logs with the crate `qlog` of quiche, which has the types of the drafts' events. Because it
-//! keeps unknown keys, a key counts as known if it can't have another type.
+//! Reads logs with the crate `qlog` of quiche, which has the types of the drafts' events. Because
+//! it keeps unknown keys, a key counts as known if it can't have another type.
 
 use std::collections::HashSet;
 use std::error::Error;
