@@ -372,9 +372,10 @@ async fn show(args: &ClientArgs, bars: &MultiProgress, moved: &Moved, started: I
             moved.up.load(Ordering::Relaxed),
             moved.down.load(Ordering::Relaxed),
         );
-        bar.set_position(match is_time {
-            true => u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            false => up + down,
+        bar.set_position(if is_time {
+            u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+        } else {
+            up + down
         });
         if now >= at + INTERVAL && !args.json {
             let seconds = (now - at).as_secs_f64();

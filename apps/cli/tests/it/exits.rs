@@ -32,9 +32,10 @@ impl Jobs {
     /// Returns `get` and `put` of a large or small file, and `perf client`, at `address`.
     fn at(&self, address: &str, large: bool) -> Vec<Vec<String>> {
         let path = |name: &str| self.here.path().join(name).to_str().unwrap().to_owned();
-        let (fetch, store, name) = match large {
-            true => ("down", "up", "c"),
-            false => ("a", "small", "b"),
+        let (fetch, store, name) = if large {
+            ("down", "up", "c")
+        } else {
+            ("a", "small", "b")
         };
         let get = ["get", &format!("{address}/{fetch}"), "-o", &path("")].map(str::to_owned);
         let put = ["put", &path(store), &format!("{address}/{name}")].map(str::to_owned);

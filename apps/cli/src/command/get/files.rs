@@ -230,9 +230,10 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
             .any(|entry| is_file(entry) && entry.name == pattern);
         let files = listed.into_iter().filter(|entry| {
             is_file(entry)
-                && match is_named {
-                    true => entry.name == pattern,
-                    false => glob::matches(pattern, &entry.name),
+                && if is_named {
+                    entry.name == pattern
+                } else {
+                    glob::matches(pattern, &entry.name)
                 }
         });
         let is_directory = directory.is_dir();
@@ -246,9 +247,10 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
         let mut found = false;
         for entry in files {
             found = true;
-            let to = to_name(match is_directory {
-                true => directory.join(OsStr::from_bytes(&entry.name)),
-                false => directory.clone(),
+            let to = to_name(if is_directory {
+                directory.join(OsStr::from_bytes(&entry.name))
+            } else {
+                directory.clone()
             });
             let target = super::Target {
                 path: Some(within(Some(entry.name))),

@@ -113,9 +113,10 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     let last = target.path.as_ref().and_then(|path| path.names.last());
     let is_pattern = target.globs && last.is_some_and(|name| glob::is_pattern(name));
     if is_pattern && (args.recursive || is_out(output)) {
-        let why = match args.recursive {
-            true => "matches files, and -r fetches directories; leave -r out",
-            false => "may match several files, and one goes to the standard output",
+        let why = if args.recursive {
+            "matches files, and -r fetches directories; leave -r out"
+        } else {
+            "may match several files, and one goes to the standard output"
         };
         bail!("{target} is a pattern that {why}; https://HOST:PORT/PATH has names as they are");
     }
@@ -149,9 +150,10 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     if is_pattern {
         return Ok(To::Matching(output.to_owned()));
     }
-    let path = match is_directory {
-        true => output.join(OsStr::from_bytes(name)),
-        false => output.to_owned(),
+    let path = if is_directory {
+        output.join(OsStr::from_bytes(name))
+    } else {
+        output.to_owned()
     };
     if path.is_dir() {
         bail!(
@@ -220,9 +222,10 @@ fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String, ruled: &
     if let Some(asked) = asked
         && asked != used
     {
-        let which = match ruled == used || ruled.is_empty() {
-            true => String::new(),
-            false => format!(", of which {ruled} ruled at the end"),
+        let which = if ruled == used || ruled.is_empty() {
+            String::new()
+        } else {
+            format!(", of which {ruled} ruled at the end")
         };
         let note = format!(
             "the server sends by {used}{which}, not by {asked}, which it does not offer; start it \
@@ -269,9 +272,10 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
             }
         }
         if stop.is_stopped() {
-            let error = match is_out(&args.output) {
-                true => session::interrupted(),
-                false => session::interrupted_transfer(),
+            let error = if is_out(&args.output) {
+                session::interrupted()
+            } else {
+                session::interrupted_transfer()
             };
             figures.transfer.error = Some(error.to_string());
         }

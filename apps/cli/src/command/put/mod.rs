@@ -120,9 +120,10 @@ fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
 }
 
 pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
-    let files = match args.recursive {
-        true => tree::directories(&args)?,
-        false => files(&args)?,
+    let files = if args.recursive {
+        tree::directories(&args)?
+    } else {
+        files(&args)?
     };
     let existing = if args.force {
         Existing::Replace
@@ -274,9 +275,10 @@ async fn store(
                 }
                 Progress::Arrived => {}
             };
-            let stored = match path.as_os_str() == IN {
-                true => client.put_stream(name, existing, read_in, tell).await,
-                false => client.put_with(path, name, existing, tell).await,
+            let stored = if path.as_os_str() == IN {
+                client.put_stream(name, existing, read_in, tell).await
+            } else {
+                client.put_with(path, name, existing, tell).await
             };
             let stored = stored.map_err(|error| explained(error, existing));
             let stored = stored.with_context(|| format!("cannot store {}", path.display()));
