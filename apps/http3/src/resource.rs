@@ -125,9 +125,10 @@ impl Time {
     /// Converts to the standard library's type, as closely as possible.
     pub fn to_system(self) -> SystemTime {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
-        let whole = match self.seconds < 0 {
-            true => UNIX_EPOCH.checked_sub(seconds),
-            false => UNIX_EPOCH.checked_add(seconds),
+        let whole = if self.seconds < 0 {
+            UNIX_EPOCH.checked_sub(seconds)
+        } else {
+            UNIX_EPOCH.checked_add(seconds)
         };
         let fraction = Duration::from_nanos(self.nanoseconds.into());
         whole

@@ -35,20 +35,20 @@ pub(crate) fn append_sparsely(file: &File, bytes: &[u8], position: u64) -> io::R
     let (mut data, mut at) = (0..0, 0);
     for block in std::iter::once(head).chain(rest.chunks(BLOCK)) {
         let end = at + block.len();
-        match is_zero(block) {
-            true => {
-                write(data)?;
-                data = end..end;
-            }
-            false => data.end = end,
+        if is_zero(block) {
+            write(data)?;
+            data = end..end;
+        } else {
+            data.end = end;
         }
         at = end;
     }
     let ends_in_hole = data.is_empty() && !bytes.is_empty();
     write(data)?;
-    match ends_in_hole {
-        true => file.set_len(position + bytes.len() as u64),
-        false => Ok(()),
+    if ends_in_hole {
+        file.set_len(position + bytes.len() as u64)
+    } else {
+        Ok(())
     }
 }
 

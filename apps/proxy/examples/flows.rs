@@ -21,12 +21,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 type Done = Result<(), Box<dyn Error>>;
 
 fn check(case: &str, holds: bool) -> Done {
-    match holds {
-        true => {
-            println!("{case}");
-            Ok(())
-        }
-        false => Err(format!("failed: {case}").into()),
+    if holds {
+        println!("{case}");
+        Ok(())
+    } else {
+        Err(format!("failed: {case}").into())
     }
 }
 

@@ -83,9 +83,10 @@ impl TryFrom<Written> for Class {
 
     fn try_from(written: Written) -> Result<Self, String> {
         let mut ports = written.ports.iter();
-        let least = match ports.all(|ports| *ports.0.end() <= WELL_KNOWN) {
-            true => 1,
-            false => LEAST_IDLE,
+        let least = if ports.all(|ports| *ports.0.end() <= WELL_KNOWN) {
+            1
+        } else {
+            LEAST_IDLE
         };
         if written.ports.is_empty() {
             return Err("a class has ports; write, for example, ports = [22]".to_owned());
@@ -143,9 +144,10 @@ impl<'de> Deserialize<'de> for Ports {
                     first.parse().map_err(|_| wrong())?,
                     last.parse().map_err(|_| wrong())?,
                 );
-                match 0 < first && first <= last {
-                    true => Ok(Ports(first..=last)),
-                    false => Err(wrong()),
+                if 0 < first && first <= last {
+                    Ok(Ports(first..=last))
+                } else {
+                    Err(wrong())
                 }
             }
         }

@@ -147,9 +147,10 @@ pub(crate) struct Received {
 
 /// Makes the kernel report the ECN field of received packets.
 pub(crate) fn observe(socket: &impl AsFd, is_v4: bool) -> io::Result<()> {
-    match is_v4 {
-        true => setsockopt(socket, IpRecvTos, &true)?,
-        false => setsockopt(socket, Ipv6RecvTClass, &true)?,
+    if is_v4 {
+        setsockopt(socket, IpRecvTos, &true)?;
+    } else {
+        setsockopt(socket, Ipv6RecvTClass, &true)?;
     }
     Ok(())
 }

@@ -85,9 +85,10 @@ pub(crate) fn port(text: &str) -> Result<u16, TargetError> {
 /// Parses a name of letters, digits, hyphens, dots (RFC 1123 section 2.1), and underscores.
 fn name(text: &str) -> Result<String, TargetError> {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    match (1..=255).contains(&text.len()) && text.bytes().all(known) {
-        true => Ok(text.to_ascii_lowercase()),
-        false => Err(TargetError::Host),
+    if (1..=255).contains(&text.len()) && text.bytes().all(known) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(TargetError::Host)
     }
 }
 

@@ -136,9 +136,10 @@ impl FromStr for Token {
 
     fn from_str(text: &str) -> Result<Self, BadToken> {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        match (SHORTEST..=LONGEST).contains(&text.len()) && text.bytes().all(known) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(BadToken),
+        if (SHORTEST..=LONGEST).contains(&text.len()) && text.bytes().all(known) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BadToken)
         }
     }
 }

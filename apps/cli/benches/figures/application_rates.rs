@@ -169,9 +169,10 @@ fn run(application: &Application, way: &Way, downward: bool) {
     let time = Duration::from_secs(time);
     let files = Files::new();
     let bed: Bed = path(100_000_000, application.loss, way.law);
-    let (near, far, address) = match downward {
-        true => (bed.client(), bed.server(), SERVER),
-        false => (bed.server(), bed.client(), CLIENT),
+    let (near, far, address) = if downward {
+        (bed.client(), bed.server(), SERVER)
+    } else {
+        (bed.server(), bed.client(), CLIENT)
     };
     let target = match way.kernel {
         Some(kernel) => {
@@ -197,9 +198,10 @@ fn run(application: &Application, way: &Way, downward: bool) {
         .kernel
         .is_none()
         .then(|| Tunnel::new(near, (far, address), &files, way.cc, &[]));
-    let command = match downward {
-        true => application.down,
-        false => application.up,
+    let command = if downward {
+        application.down
+    } else {
+        application.up
     };
     let began = Instant::now();
     let mut clients: Vec<_> = (0..application.clients)

@@ -129,9 +129,10 @@ fn bytes_in(directory: &Path) -> u64 {
     let bytes = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let metadata = entry.metadata().ok()?;
-        Some(match metadata.is_dir() {
-            true => bytes_in(&entry.path()),
-            false => metadata.size(),
+        Some(if metadata.is_dir() {
+            bytes_in(&entry.path())
+        } else {
+            metadata.size()
         })
     });
     bytes.sum()
@@ -225,9 +226,10 @@ fn pathmark_moves(bed: &Bed, files: &Files, put: bool, law: &str, most: Duration
     said.read_line(&mut line).unwrap();
     let said: Value = serde_json::from_str(&line).unwrap();
     let (source, target) = (files.path("data/d"), format!("{listen}/d"));
-    let mut client = match put {
-        true => pathmark(&["put", "-r", &source, &listen, "--cc", law]),
-        false => pathmark(&["get", "-r", &target, "-o", to_arg, "--cc", law]),
+    let mut client = if put {
+        pathmark(&["put", "-r", &source, &listen, "--cc", law])
+    } else {
+        pathmark(&["get", "-r", &target, "-o", to_arg, "--cc", law])
     };
     client.args(["--pin", said["pin"].as_str().unwrap(), "--json"]);
     client.stdout(Stdio::piped()).stderr(Stdio::null());

@@ -87,11 +87,12 @@ struct Client {
 fn trimmed(token: &str) -> anyhow::Result<&str> {
     let token = token.trim_end_matches(['\r', '\n']);
     let visible = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
-    match visible {
-        true => Ok(token),
-        false => Err(anyhow!(
+    if visible {
+        Ok(token)
+    } else {
+        Err(anyhow!(
             "a token has visible characters of ASCII, one at least"
-        )),
+        ))
     }
 }
 
@@ -225,16 +226,17 @@ impl Clients {
         match self.find(request, shown) {
             Ok(client) => Ok(Arc::clone(&client.grant)),
             Err(has_one) => {
-                let (detail, challenge) = match has_one {
-                    true => (
+                let (detail, challenge) = if has_one {
+                    (
                         "the server does not know the token; ask its operator for one",
                         "Bearer error=\"invalid_token\"",
-                    ),
-                    false => (
+                    )
+                } else {
+                    (
                         "the server asks for a token (--token-file, PATHMARK_TOKEN) or for a \
                          certificate that it knows (--client-cert, --own-cert)",
                         "Bearer",
-                    ),
+                    )
                 };
                 let reply = problem(StatusCode::UNAUTHORIZED, detail);
                 Err(reply.with(WWW_AUTHENTICATE, challenge).into())

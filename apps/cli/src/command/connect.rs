@@ -108,9 +108,10 @@ pub(super) async fn connect<T>(
     let silence = async {
         tokio::time::sleep(time.min(SILENCE)).await;
         if time > SILENCE {
-            let (of, why) = match resolved.get() {
-                true => (&server, "a firewall may drop UDP, or no server runs there"),
-                false => (&target.host, "no name server says its addresses"),
+            let (of, why) = if resolved.get() {
+                (&server, "a firewall may drop UDP, or no server runs there")
+            } else {
+                (&target.host, "no name server says its addresses")
             };
             output::note!(
                 "pathmark: no answer yet from {}: {why}; --connect-timeout ends the attempt after \
@@ -175,9 +176,10 @@ async fn race<T, B: FnMut(&Endpoint, SocketAddr) -> T>(
                     perf server`, and tunnel needs `pathmark proxy`";
             }
             let why = format!("cannot connect to {server}: {why}");
-            return Err(match is_final {
-                true => anyhow!(why).into(),
-                false => anyhow::Error::new(NoAnswer(why)).into(),
+            return Err(if is_final {
+                anyhow!(why).into()
+            } else {
+                anyhow::Error::new(NoAnswer(why)).into()
             });
         }
     }

@@ -220,14 +220,16 @@ impl ShowArgs {
                 "no socket is named: give --socket PATH, or --config FILE with `control`"
             ))
         })?;
-        let query = match self.metrics {
-            true => Query::Metrics,
-            false => Query::Json,
+        let query = if self.metrics {
+            Query::Metrics
+        } else {
+            Query::Json
         };
         let text = asked_of(&path, &query)?;
-        let text = match self.json || self.metrics {
-            true => text,
-            false => table(&serde_json::from_str(&text)?),
+        let text = if self.json || self.metrics {
+            text
+        } else {
+            table(&serde_json::from_str(&text)?)
         };
         Ok(output::line(format_args!("{}", text.trim_end()))?)
     }
@@ -343,9 +345,10 @@ impl Exposition {
         help: &str,
         values: impl IntoIterator<Item = (L, V)>,
     ) {
-        let kind = match name.ends_with("_total") {
-            true => "counter",
-            false => "gauge",
+        let kind = if name.ends_with("_total") {
+            "counter"
+        } else {
+            "gauge"
         };
         let prefix = self.prefix;
         let _ = writeln!(self.text, "# HELP {prefix}_{name} {help}");

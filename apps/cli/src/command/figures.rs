@@ -1,7 +1,8 @@
 //! A transfer's figures, and those of the files of a `get` or `put`, as human-readable text and
 //! for scripts.
 
-use std::cell::RefCell;
+use std::ops::Add;
+use std::time::Duration;
 
 use pathmark::Connection;
 use pathmark_emulator::result::{Controllers, Distribution};
@@ -9,58 +10,77 @@ use pathmark_lab::text;
 use serde::Serialize;
 
 use super::reconnect::is_lost;
-use super::{Failure, Outcome, output, session};
+use super::values::hex;
+use super::{Failure, Outcome, output};
 use crate::report::{BoundedBy, SenderReport};
 
-/// Keys that the JSON of `perf`, `get` and `put` share. They are present on every exit. Numbers
-/// are 0 if nothing was measured, and other missing values are null.
+/// Keys that the JSON of `perf`, `get` and `put` share. They are present on every exit, and null if
+/// the value is not known.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Transfer {
-    pub(super) handshake_ms: f64,
+    pub(super) handshake_ms: Option<f64>,
     pub(super) seconds: f64,
     pub(super) bytes_up: u64,
     pub(super) bytes_down: u64,
     pub(super) goodput_up_bps: f64,
     pub(super) goodput_down_bps: f64,
     pub(super) streams: u64,
-    pub(super) algorithm: String,
+    pub(super) algorithm: Option<String>,
     pub(super) feedback: Option<String>,
     pub(super) fallback: Option<String>,
-    pub(super) controllers: Controllers,
-    pub(super) packets_lost: u64,
-    pub(super) rtt_ms: Distribution,
+    pub(super) controllers: Option<Controllers>,
+    pub(super) packets_lost: Option<u64>,
+    pub(super) rtt_ms: Option<Distribution>,
     pub(super) cpu_s: f64,
-    pub(super) bounded_by: BoundedBy,
+    pub(super) bounded_by: Option<BoundedBy>,
     /// The state of ECN on the path.
-    pub(super) ecn: String,
+    pub(super) ecn: Option<String>,
     pub(super) router_id: Option<u16>,
     pub(super) approved_bps: Option<f64>,
     pub(super) start: Option<String>,
     /// Whether the path's rate was requested before the handshake was complete.
-    pub(super) known_path: bool,
+    pub(super) known_path: Option<bool>,
     pub(super) warnings: Vec<String>,
     /// The reason why the command failed, if it did.
     pub(super) error: Option<String>,
 }
 
 impl Transfer {
-    /// Completes the figures of a transfer that took `seconds`, using the sender's report.
-    pub(super) fn finish(&mut self, connection: &Connection, sender: &SenderReport, seconds: f64) {
+    /// Creates the figures of an attempt that took this time without a connection.
+    pub(super) fn unconnected(took: Duration) -> Self {
+        Self {
+            seconds: took.as_secs_f64(),
+            cpu_s: cpu_seconds(),
+            ..Self::default()
+        }
+    }
+
+    /// Completes the figures of a transfer that took `seconds`, using the sender's report if there
+    /// is one.
+    pub(super) fn finish(
+        &mut self,
+        connection: &Connection,
+        sender: Option<&SenderReport>,
+        seconds: f64,
+    ) {
         self.seconds = seconds;
         self.goodput_up_bps = bits_per_second(self.bytes_up, seconds);
         self.goodput_down_bps = bits_per_second(self.bytes_down, seconds);
-        self.feedback.clone_from(&sender.feedback);
-        self.fallback.clone_from(&sender.fallback);
-        self.controllers.clone_from(&sender.controllers);
-        self.packets_lost = sender.packets_lost;
-        self.rtt_ms = sender.rtt_ms;
-        self.bounded_by = sender.bounded_by;
-        self.ecn.clone_from(&sender.ecn);
-        self.router_id = sender.router_id;
-        self.approved_bps = sender.approved_bps;
-        self.start.clone_from(&sender.start);
-        self.known_path = sender.known_path;
         self.cpu_s = cpu_seconds();
+        if let Some(sender) = sender {
+            self.feedback.clone_from(&sender.feedback);
+            self.fallback.clone_from(&sender.fallback);
+            self.controllers = Some(sender.controllers.clone());
+            self.packets_lost = Some(sender.packets_lost);
+            self.rtt_ms = Some(sender.rtt_ms);
+            self.bounded_by = Some(sender.bounded_by);
+            // Older senders report none.
+            self.ecn = Some(sender.ecn.clone()).filter(|ecn| !ecn.is_empty());
+            self.router_id = sender.router_id;
+            self.approved_bps = sender.approved_bps;
+            self.start.clone_from(&sender.start);
+            self.known_path = Some(sender.known_path);
+        }
         // The buffer must have room for data that arrives while the process wakes up 20 ms late.
         let buffer = connection.receive_buffer();
         if self.goodput_down_bps / 8.0 * 0.02 > buffer.granted as f64 {
@@ -68,33 +88,40 @@ impl Transfer {
         }
     }
 
-    /// Adds another server's figures. For figures that can't be added, the last server's are used.
-    pub(super) fn add(&mut self, server: Self) {
-        let mut warnings = std::mem::take(&mut self.warnings);
-        for warning in server.warnings {
+    /// Adds another server's figures. For figures that can't be added, those of the last server
+    /// whose sender is known are used.
+    pub(super) fn add(&mut self, mut server: Self) {
+        let mut before = std::mem::take(self);
+        let mut warnings = std::mem::take(&mut before.warnings);
+        for warning in std::mem::take(&mut server.warnings) {
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
-        let seconds = self.seconds + server.seconds;
-        let bytes_up = self.bytes_up + server.bytes_up;
-        let bytes_down = self.bytes_down + server.bytes_down;
+        let seconds = before.seconds + server.seconds;
+        let bytes_up = before.bytes_up + server.bytes_up;
+        let bytes_down = before.bytes_down + server.bytes_down;
+        let handshake_ms = sum(before.handshake_ms, server.handshake_ms);
+        let packets_lost = sum(before.packets_lost, server.packets_lost);
+        let (streams, cpu_s) = (before.streams + server.streams, server.cpu_s);
+        let is_unknown = server.controllers.is_none() && before.controllers.is_some();
         *self = Self {
-            handshake_ms: self.handshake_ms + server.handshake_ms,
+            handshake_ms,
             seconds,
             bytes_up,
             bytes_down,
             goodput_up_bps: bits_per_second(bytes_up, seconds),
             goodput_down_bps: bits_per_second(bytes_down, seconds),
-            streams: self.streams + server.streams,
-            packets_lost: self.packets_lost + server.packets_lost,
+            streams,
+            packets_lost,
+            cpu_s,
             warnings,
-            ..server
+            ..if is_unknown { before } else { server }
         };
     }
 
     /// Reports on stderr how the transfer went and which limits held back the sender.
-    pub(super) fn tell(&self, sender: &SenderReport) {
+    pub(super) fn tell(&self, sender: Option<&SenderReport>) {
         for (bytes, rate, direction) in [
             (self.bytes_up, self.goodput_up_bps, "up"),
             (self.bytes_down, self.goodput_down_bps, "down"),
@@ -107,17 +134,19 @@ impl Transfer {
                 );
             }
         }
-        let bounds = sender.explain();
+        let bounds = sender.map(SenderReport::explain).unwrap_or_default();
         if !bounds.is_empty() {
             output::note!("bounded by: {bounds}");
         }
-        let ruled = self.controllers.explain();
-        if !ruled.is_empty() {
-            output::note!("ruled by: {ruled}");
-        }
-        // Shorter transfers would gain little.
-        if let Some(remedy) = self.controllers.remedy().filter(|_| self.seconds >= 1.0) {
-            output::note!("note: {remedy}");
+        if let Some(controllers) = &self.controllers {
+            let ruled = controllers.explain();
+            if !ruled.is_empty() {
+                output::note!("ruled by: {ruled}");
+            }
+            // Shorter transfers would gain little.
+            if let Some(remedy) = controllers.remedy().filter(|_| self.seconds >= 1.0) {
+                output::note!("note: {remedy}");
+            }
         }
         for warning in &self.warnings {
             output::note!("note: {warning}");
@@ -133,6 +162,14 @@ fn bits_per_second(bytes: u64, seconds: f64) -> f64 {
     }
 }
 
+/// Adds two figures, of which each may be unknown.
+fn sum<N: Add<Output = N>>(one: Option<N>, other: Option<N>) -> Option<N> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    }
+}
+
 /// Returns the user and system CPU time of this process so far in seconds.
 fn cpu_seconds() -> f64 {
     use nix::sys::resource::{UsageWho, getrusage};
@@ -142,19 +179,17 @@ fn cpu_seconds() -> f64 {
     })
 }
 
-/// Maximum number of concurrent files, each of which is open.
-pub(super) const AT_ONCE: usize = 32;
-
 /// A file's result in the JSON of `get` and `put`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct FileFigures {
     /// Its name on the server.
     pub(super) name: String,
-    pub(super) bytes: u64,
+    /// The bytes that are complete, with resumed ones.
+    pub(super) bytes: Option<u64>,
     /// `None` if the transfer failed.
     pub(super) sha256: Option<String>,
     pub(super) seconds: f64,
-    pub(super) resumed_bytes: u64,
+    pub(super) resumed_bytes: Option<u64>,
     /// The reason for failing.
     pub(super) error: Option<String>,
     /// Whether another connection might succeed.
@@ -163,6 +198,30 @@ pub(super) struct FileFigures {
 }
 
 impl FileFigures {
+    /// Creates the result of a file that was moved.
+    pub(super) fn moved(
+        name: String,
+        bytes: u64,
+        resumed: u64,
+        sha256: &[u8; 32],
+        seconds: f64,
+    ) -> Self {
+        Self {
+            name,
+            bytes: Some(bytes),
+            resumed_bytes: Some(resumed),
+            sha256: Some(hex(sha256)),
+            seconds,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the bytes that were moved now.
+    pub(super) fn new_bytes(&self) -> u64 {
+        let bytes = self.bytes.unwrap_or(0);
+        bytes.saturating_sub(self.resumed_bytes.unwrap_or(0))
+    }
+
     /// Creates the result of a failed file.
     pub(super) fn failed(name: String, error: String) -> Self {
         Self {
@@ -170,6 +229,11 @@ impl FileFigures {
             error: Some(error),
             ..Self::default()
         }
+    }
+
+    /// Sets when the file ended.
+    pub(super) fn after(self, seconds: f64) -> Self {
+        Self { seconds, ..self }
     }
 
     /// Creates the result of a file that failed with this error.
@@ -181,32 +245,6 @@ impl FileFigures {
     }
 }
 
-/// Results by position on the command line.
-#[derive(Debug)]
-pub(super) struct UnderWay(RefCell<Vec<Option<FileFigures>>>);
-
-impl UnderWay {
-    pub(super) fn new(files: usize) -> Self {
-        Self(RefCell::new(vec![None; files]))
-    }
-
-    pub(super) fn ended(&self, place: usize, figures: FileFigures) {
-        if let Some(slot) = self.0.borrow_mut().get_mut(place) {
-            *slot = Some(figures);
-        }
-    }
-
-    /// Returns the results of all files. Those without a result were interrupted.
-    pub(super) fn into_all(self, name: impl Fn(usize) -> String) -> Vec<FileFigures> {
-        let files = self.0.into_inner().into_iter().enumerate();
-        let interrupted =
-            |place| FileFigures::failed(name(place), session::interrupted().to_string());
-        files
-            .map(|(place, ended)| ended.unwrap_or_else(|| interrupted(place)))
-            .collect()
-    }
-}
-
 /// The JSON of `get` and `put`.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Figures {
@@ -215,12 +253,34 @@ pub(super) struct Figures {
     /// Files that were already there, which `-r` leaves unchanged.
     pub(super) unchanged: u64,
     pub(super) files: Vec<FileFigures>,
-    /// Whether content was sent, even for files that did not arrive completely.
+    /// Bytes of content that were sent, even for files that did not arrive completely.
     #[serde(skip)]
-    pub(super) moved: bool,
+    pub(super) sent: u64,
 }
 
 impl Figures {
+    /// Creates the results of an attempt that took this time without a connection, for the names
+    /// of the files and what can't be done with them.
+    pub(super) fn unconnected(
+        took: Duration,
+        error: &anyhow::Error,
+        files: impl Iterator<Item = (String, String)>,
+    ) -> Self {
+        let transfer = Transfer::unconnected(took);
+        let files = files.map(|(name, what)| FileFigures {
+            bytes: Some(0),
+            resumed_bytes: Some(0),
+            seconds: transfer.seconds,
+            lost: is_lost(error),
+            ..FileFigures::failed(name, format!("{what}: {}", output::explain(error)))
+        });
+        Self {
+            files: files.collect(),
+            transfer,
+            ..Self::default()
+        }
+    }
+
     /// Returns true if nothing was done so far.
     pub(super) const fn is_empty(&self) -> bool {
         self.files.is_empty() && self.transfer.streams == 0 && self.unchanged == 0
@@ -302,9 +362,16 @@ mod tests {
             ..Transfer::default()
         };
         let mut all = Transfer::default();
-        all.add(server(1_000_000, 0.75));
+        all.add(Transfer {
+            controllers: Some(Controllers::default()),
+            packets_lost: Some(3),
+            ..server(1_000_000, 0.75)
+        });
+        // Nothing is known about the sender of the second one.
         all.add(server(0, 0.25));
         assert_eq!(all.goodput_down_bps.to_bits(), 8e6_f64.to_bits());
         assert_eq!((all.streams, all.warnings.len()), (2, 1));
+        assert_eq!((all.packets_lost, all.handshake_ms), (Some(3), None));
+        assert!(all.controllers.is_some());
     }
 }

@@ -222,12 +222,11 @@ mod tests {
         let mine = directory.path().join("secret");
         fs::write(&mine, "secret").unwrap();
         // Root can give away a file, and others can use a file of root.
-        let (path, owner) = match nix::unistd::geteuid().is_root() {
-            true => {
-                std::os::unix::fs::chown(&mine, Some(4242), None).unwrap();
-                (mine.as_path(), "4242;")
-            }
-            false => (Path::new("/etc/passwd"), "0;"),
+        let (path, owner) = if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(&mine, Some(4242), None).unwrap();
+            (mine.as_path(), "4242;")
+        } else {
+            (Path::new("/etc/passwd"), "0;")
         };
         let error = read(path).unwrap_err().to_string();
         assert!(error.contains(owner), "{error}");

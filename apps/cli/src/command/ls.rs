@@ -139,9 +139,12 @@ async fn in_directory(
 /// any.
 fn named(all: Vec<Listed>, name: &[u8], globs: bool) -> Option<Vec<Listed>> {
     let is_pattern = globs && !all.iter().any(|entry| entry.name == name);
-    let found = all.into_iter().filter(|entry| match is_pattern {
-        true => glob::matches(name, &entry.name),
-        false => entry.name == name,
+    let found = all.into_iter().filter(|entry| {
+        if is_pattern {
+            glob::matches(name, &entry.name)
+        } else {
+            entry.name == name
+        }
     });
     Some(found.collect()).filter(|found: &Vec<_>| !found.is_empty())
 }

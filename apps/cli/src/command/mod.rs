@@ -18,6 +18,7 @@ mod get;
 mod glob;
 mod identity;
 mod ls;
+mod moving;
 mod operator;
 mod output;
 mod pages;

@@ -112,10 +112,11 @@ pub(super) fn text(text: Arguments<'_>) -> anyhow::Result<()> {
 
 /// Prints a table, which on a terminal replaces the previous content.
 pub(super) fn screen(table: &str) -> anyhow::Result<()> {
-    let clear = match io::stdout().is_terminal() {
+    let clear = if io::stdout().is_terminal() {
         // Moves the cursor home and erases everything after it (ECMA-48).
-        true => "\u{1b}[H\u{1b}[J",
-        false => "",
+        "\u{1b}[H\u{1b}[J"
+    } else {
+        ""
     };
     print(&format!("{clear}{}", escape(table, &['\n', '\t'])))
 }

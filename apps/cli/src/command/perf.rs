@@ -239,14 +239,20 @@ pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
     }
     let mut measured = Measured {
         transfer: Transfer {
-            algorithm: args.cc.clone().unwrap_or_default().to_string(),
+            // The server has its own controller.
+            algorithm: (args.upload > 0).then(|| args.cc.clone().unwrap_or_default().to_string()),
             streams: args.streams,
             ..Transfer::default()
         },
         ..Measured::default()
     };
+    let began = session::now();
     let outcome = match measure(&args, &stop, &mut measured).await {
         Err(Failure::Failed(error)) => {
+            if measured.transfer.handshake_ms.is_none() {
+                let Transfer { seconds, cpu_s, .. } = Transfer::unconnected(began.elapsed());
+                (measured.transfer.seconds, measured.transfer.cpu_s) = (seconds, cpu_s);
+            }
             measured.transfer.error = Some(output::explain(&error));
             Err(Failure::Failed(error))
         }
@@ -266,8 +272,7 @@ pub(super) async fn client(args: ClientArgs, stop: Stop) -> Outcome {
 impl Measured {
     fn tell(&self) {
         let Self { transfer, up, down } = self;
-        let sender = up.as_ref().or(down.as_ref()).cloned().unwrap_or_default();
-        transfer.tell(&sender);
+        transfer.tell(up.as_ref().or(down.as_ref()));
         for (direction, report) in [("up", up), ("down", down)] {
             if let Some(report) = report {
                 let (law, lost) = (&report.algorithm, report.packets_lost);
@@ -301,7 +306,7 @@ async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Out
         ..
     } = connect::connect(way, &[REPORTING, ALPN], config, |_, _| ()).await?;
     let transfer = &mut measured.transfer;
-    transfer.handshake_ms = handshake.as_secs_f64() * 1e3;
+    transfer.handshake_ms = Some(handshake.as_secs_f64() * 1e3);
     let moved = Moved::default();
     let started = session::now();
     let streams =
@@ -338,9 +343,8 @@ async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Out
         }
     }
     let sender = measured.up.as_ref().or(measured.down.as_ref());
-    let sender = sender.cloned().unwrap_or_default();
-    if measured.up.is_none() && measured.down.is_some() {
-        transfer.algorithm.clone_from(&sender.algorithm);
+    if let (None, Some(sender)) = (&measured.up, &measured.down) {
+        transfer.algorithm = Some(sender.algorithm.clone());
         if args.cc.is_some() {
             let (law, wish) = (&sender.algorithm, &algorithm);
             let note = format!(
@@ -350,7 +354,7 @@ async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Out
             transfer.warnings.push(note);
         }
     }
-    transfer.finish(&connection, &sender, seconds);
+    transfer.finish(&connection, sender, seconds);
     session::leave(&connection, stop, session::PERF).await;
     outcome
 }
@@ -372,9 +376,10 @@ async fn show(args: &ClientArgs, bars: &MultiProgress, moved: &Moved, started: I
             moved.up.load(Ordering::Relaxed),
             moved.down.load(Ordering::Relaxed),
         );
-        bar.set_position(match is_time {
-            true => u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            false => up + down,
+        bar.set_position(if is_time {
+            u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+        } else {
+            up + down
         });
         if now >= at + INTERVAL && !args.json {
             let seconds = (now - at).as_secs_f64();

@@ -222,9 +222,10 @@ fn announce(
     listening: SocketAddr,
     pin: Option<Pin>,
 ) -> Result<(), Failure> {
-    let uris = match args.show_uri || (!args.json && io::stdout().is_terminal()) {
-        true => uris((&loaded.config, &loaded.users), listening, pin)?,
-        false => Vec::new(),
+    let uris = if args.show_uri || (!args.json && io::stdout().is_terminal()) {
+        uris((&loaded.config, &loaded.users), listening, pin)?
+    } else {
+        Vec::new()
     };
     let said = Listening {
         listening,

@@ -104,15 +104,19 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
     let log = args.access_log.as_deref().map(AccessLog::open);
     let log = log.transpose().map_err(Failure::usage)?;
     let own = args.certificate.identity(Some(&args.dir), &[ALPN])?;
-    let identity = || match args.certificate.is_given() {
-        true => args.certificate.identity(None, &[ALPN]),
-        false => Ok(own.again(&[ALPN])?),
+    let identity = || {
+        if args.certificate.is_given() {
+            args.certificate.identity(None, &[ALPN])
+        } else {
+            Ok(own.again(&[ALPN])?)
+        }
     };
     let transport = Arc::new(transport);
     let config = || {
-        let identity = match asks.get() {
-            true => identity()?.asking_clients()?,
-            false => identity()?,
+        let identity = if asks.get() {
+            identity()?.asking_clients()?
+        } else {
+            identity()?
         };
         Ok::<_, Failure>(session::server_config(
             identity,
@@ -133,9 +137,10 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         }
         status = Some(tokio::spawn(joined.status(control, listening)));
     }
-    let put = match args.allow_put {
-        true => PutRights::Replace,
-        false => PutRights::None,
+    let put = if args.allow_put {
+        PutRights::Replace
+    } else {
+        PutRights::None
     };
     let rules = Rules {
         put,

@@ -133,9 +133,10 @@ pub(super) fn shown(path: &PathName) -> String {
 impl Target {
     /// Returns `HOST:PORT`, with an IPv6 address in brackets.
     pub(super) fn server(&self) -> String {
-        match self.host.contains(':') {
-            true => format!("[{}]:{}", self.host, self.port),
-            false => format!("{}:{}", self.host, self.port),
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
         }
     }
 

@@ -28,9 +28,10 @@ pub(super) async fn top(args: Args, stop: Stop) -> Outcome {
     loop {
         let mut state = state_of(&args.socket)?;
         sort(&mut state);
-        let table = match state["connections"].is_array() {
-            true => proxy::table(&state),
-            false => tunnel::table(&state),
+        let table = if state["connections"].is_array() {
+            proxy::table(&state)
+        } else {
+            tunnel::table(&state)
         };
         output::screen(&table)?;
         looks += 1;

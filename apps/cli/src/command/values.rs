@@ -214,9 +214,10 @@ mod tests {
         let mut tried = Vec::new();
         let without_ipv6 = listen("443").unwrap().bind(|address| {
             tried.push(address);
-            match address.is_ipv6() {
-                true => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
-                false => Ok(()),
+            if address.is_ipv6() {
+                Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
+            } else {
+                Ok(())
             }
         });
         assert!(without_ipv6.is_ok());

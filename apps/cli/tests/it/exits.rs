@@ -1,6 +1,5 @@
 //! How commands end: their JSON shows this, always with the same keys.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -32,9 +31,10 @@ impl Jobs {
     /// Returns `get` and `put` of a large or small file, and `perf client`, at `address`.
     fn at(&self, address: &str, large: bool) -> Vec<Vec<String>> {
         let path = |name: &str| self.here.path().join(name).to_str().unwrap().to_owned();
-        let (fetch, store, name) = match large {
-            true => ("down", "up", "c"),
-            false => ("a", "small", "b"),
+        let (fetch, store, name) = if large {
+            ("down", "up", "c")
+        } else {
+            ("a", "small", "b")
         };
         let get = ["get", &format!("{address}/{fetch}"), "-o", &path("")].map(str::to_owned);
         let put = ["put", &path(store), &format!("{address}/{name}")].map(str::to_owned);
@@ -55,28 +55,80 @@ fn start(arguments: &[String], more: &[&str]) -> Process {
     Process::start(&all)
 }
 
-/// Returns the type of each key. A number is always a number, and an optional value can be null.
-fn types(object: &Value) -> BTreeMap<String, &'static str> {
-    let keys = object.as_object().unwrap().iter();
-    keys.map(|(key, value)| {
-        let ty = match value {
-            Value::Number(_) => "number",
-            Value::Bool(_) => "bool",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-            // Names and reasons.
-            Value::String(_) | Value::Null => "string or null",
-        };
-        let optional = matches!(key.as_str(), "router_id" | "approved_bps");
-        let reports = matches!(key.as_str(), "up" | "down");
-        let ty = match (optional, reports) {
-            (true, _) => "number or null",
-            (_, true) => "object or null",
-            _ => ty,
-        };
-        (key.clone(), ty)
-    })
-    .collect()
+/// Returns the type of a value, or `None` if the value is not known.
+fn type_of(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Number(_) => Some("number"),
+        Value::Bool(_) => Some("bool"),
+        Value::Array(_) => Some("array"),
+        Value::Object(_) => Some("object"),
+        Value::String(_) => Some("string"),
+        Value::Null => None,
+    }
+}
+
+/// Checks that two objects have the same keys, and values of the same types where both are known.
+#[track_caller]
+fn alike(said: &Value, other: &Value) {
+    let (one, other) = (said.as_object().unwrap(), other.as_object().unwrap());
+    assert!(one.keys().eq(other.keys()), "{said}");
+    for (key, value) in one {
+        if let (Some(one), Some(other)) = (type_of(value), type_of(&other[key])) {
+            assert_eq!(one, other, "{key}: {said}");
+        }
+    }
+}
+
+/// What only a connection and its sender know.
+const OF_SENDER: [&str; 6] = [
+    "controllers",
+    "packets_lost",
+    "rtt_ms",
+    "bounded_by",
+    "ecn",
+    "known_path",
+];
+
+/// Checks that the object of an attempt without a connection has nothing that isn't known.
+#[track_caller]
+fn has_no_connection(said: &Value, seconds: f64) {
+    for key in OF_SENDER.iter().chain(&["handshake_ms"]) {
+        assert_eq!(said[key], Value::Null, "{key}: {said}");
+    }
+    for key in ["bytes_up", "bytes_down"] {
+        assert_eq!(said[key], 0, "{said}");
+    }
+    for key in ["goodput_up_bps", "goodput_down_bps"] {
+        assert_eq!(said[key], 0.0, "{said}");
+    }
+    let took = said["seconds"].as_f64().unwrap();
+    assert!(took > seconds && took < seconds + 20.0, "{said}");
+    for file in said["files"].as_array().into_iter().flatten() {
+        assert_eq!(file["seconds"], said["seconds"], "{said}");
+        assert_eq!(file["bytes"], 0, "{said}");
+    }
+}
+
+/// Checks that the object of a broken transfer has what was moved in which time.
+#[track_caller]
+fn has_moved(said: &Value, direction: &str) {
+    let number = |key: String| said[key].as_f64().unwrap();
+    let (bytes, seconds) = (
+        number(format!("bytes_{direction}")),
+        number("seconds".into()),
+    );
+    let rate = number(format!("goodput_{direction}_bps"));
+    assert!(bytes > 0.0 && seconds > 0.0, "{said}");
+    assert!((rate * seconds / 8.0 / bytes - 1.0).abs() < 1e-6, "{said}");
+    assert!(number("handshake_ms".into()) > 0.0);
+    for file in said["files"].as_array().into_iter().flatten() {
+        assert_eq!(file["bytes"].as_f64(), Some(bytes), "{said}");
+        assert!(file["seconds"].as_f64().unwrap() > 0.0, "{said}");
+    }
+    // The sender of what is fetched is gone with its figures.
+    for key in OF_SENDER {
+        assert_eq!(said[key].is_null(), direction == "down", "{key}: {said}");
+    }
 }
 
 /// Checks that a command failed with the reason `word` in its object and on stderr.
@@ -138,10 +190,12 @@ fn keys_and_types_are_the_same_on_every_exit() {
 
         let refused = start(&refused[place], &["--insecure"]);
         let refused = failed(&refused.finish(), "refuses");
+        has_no_connection(&refused, 0.0);
 
         let limit = ["--insecure", "--connect-timeout", "300ms"];
         let unanswered_for = start(&unanswered[place], &limit).finish();
         let unanswered_for = failed(&unanswered_for, "no answer within 300ms");
+        has_no_connection(&unanswered_for, 0.3);
 
         let (other, address) = ("00".repeat(32), &small[place].0);
         let not_trusted = failed(&start(address, &["--pin", &other]).finish(), "certificate");
@@ -172,13 +226,40 @@ fn keys_and_types_are_the_same_on_every_exit() {
             &connecting,
             &under_way,
         ] {
-            assert_eq!(types(said), types(&done), "{said}");
+            alike(said, &done);
             let files = |said: &Value| said["files"].as_array().cloned().unwrap_or_default();
             for (file, whole) in files(said).iter().zip(files(&done)) {
-                assert_eq!(types(file), types(&whole), "{said}");
+                alike(file, &whole);
             }
         }
     }
+}
+
+/// Servers that are killed midway leave what the client knows itself: time, bytes and rate.
+#[test]
+fn what_a_client_of_a_killed_server_knows_is_in_its_object() {
+    let there = Offered::new();
+    let (jobs, servers) = (Jobs::new(), servers(&there));
+    let large = each(&jobs, &servers, true);
+    let begin = |place: usize| start(&large[place].0, &["--pin", &large[place].1]);
+    let get = begin(0);
+    until_begun(jobs.here.path());
+    let put = begin(1);
+    // A piece has been sent completely.
+    until_unfinished(there.path(), 8_000_000);
+    let [files, perf_server] = servers;
+    let address = files.address.clone();
+    drop(files);
+    // The new server resets the connections of the old one.
+    let _again = Server::offering(&there, &address, &["--allow-put"]);
+    has_moved(&failed(&get.finish(), "reset"), "down");
+    has_moved(&failed(&put.finish(), "reset"), "up");
+    let perf = begin(2);
+    perf_server.logged("connected", 10);
+    std::thread::park_timeout(Duration::from_millis(200));
+    // It has no key that stays, so it takes its leave.
+    perf_server.process.signal(Signal::SIGTERM);
+    has_moved(&failed(&perf.finish(), "stopped"), "down");
 }
 
 /// If one of several files is complete before the interrupt, it is reported as a success.

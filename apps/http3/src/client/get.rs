@@ -201,9 +201,10 @@ impl Client {
         let asking = self.request_bare(Method::HEAD, uri.clone(), headers);
         let mut exchange = asking.await.ok()?;
         let response = exchange.response().await.ok()?;
-        match response.status().is_client_error() {
-            true => Some(exchange.refusal(&response).await),
-            false => None,
+        if response.status().is_client_error() {
+            Some(exchange.refusal(&response).await)
+        } else {
+            None
         }
     }
 }
@@ -328,9 +329,10 @@ async fn receive(
     // Keep the bytes that arrived before a failure, so that the next attempt can resume.
     let writer = sink.finish().await?;
     // Without a tag, the next attempt can't tell which version the part belongs to.
-    let lost = match writer.position > 0 && arriving.tag.is_some() {
-        true => GetError::Kept,
-        false => GetError::Link,
+    let lost = if writer.position > 0 && arriving.tag.is_some() {
+        GetError::Kept
+    } else {
+        GetError::Link
     };
     if let Err(error) = ended {
         mark(file, whole, (writer.position, writer.hasher)).await?;
@@ -354,9 +356,10 @@ async fn receive(
     let (name, existing) = (place.name.clone(), place.existing);
     let kept = blocking(move || {
         file.remove_tag()?;
-        match unread {
-            true => file.draft.keep_read(&name, &sha256, existing),
-            false => file.draft.keep(&name, &sha256, existing).map(drop),
+        if unread {
+            file.draft.keep_read(&name, &sha256, existing)
+        } else {
+            file.draft.keep(&name, &sha256, existing).map(drop)
         }
     });
     match kept.await? {
@@ -460,12 +463,13 @@ async fn collect(exchange: &mut Exchange, length: u64) -> Result<Vec<u8>, GetErr
         }
         content.extend_from_slice(&data);
     }
-    match content.len() == length {
-        true => Ok(content),
-        false => Err(GetError::Short {
+    if content.len() == length {
+        Ok(content)
+    } else {
+        Err(GetError::Short {
             received: content.len() as u64,
             announced: length as u64,
-        }),
+        })
     }
 }
 

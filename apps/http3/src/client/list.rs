@@ -178,9 +178,10 @@ impl ListingReader {
             self.place = match (self.place, byte) {
                 (Place::Begin, byte) if BEGIN.get(self.begun) == Some(byte) => {
                     self.begun += 1;
-                    match self.begun == BEGIN.len() {
-                        true => Place::Between(false),
-                        false => Place::Begin,
+                    if self.begun == BEGIN.len() {
+                        Place::Between(false)
+                    } else {
+                        Place::Begin
                     }
                 }
                 (Place::Between(_), b'{') => {

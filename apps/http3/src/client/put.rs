@@ -216,12 +216,13 @@ fn with_data(
     bytes: u64,
 ) -> io::Result<Option<AttributesField>> {
     let taken = file.metadata()?.blocks().saturating_mul(BLOCK);
-    Ok(match taken < bytes {
-        true => Some(AttributesField {
+    Ok(if taken < bytes {
+        Some(AttributesField {
             data: Some(taken),
             ..attributes.unwrap_or_default()
-        }),
-        false => attributes,
+        })
+    } else {
+        attributes
     })
 }
 
@@ -321,9 +322,10 @@ pub(super) async fn send(
     let (is_same, size) = looking.await??;
     // Dropping the exchange resets the request, so that the server stores nothing.
     if !is_same {
-        return Err(match size < stat.size {
-            true => PutError::Shorter,
-            false => PutError::Changed,
+        return Err(if size < stat.size {
+            PutError::Shorter
+        } else {
+            PutError::Changed
         });
     }
     let mut trailers = HeaderMap::new();

@@ -230,10 +230,11 @@ impl Shared {
         }
         for (names, link) in &walk.links {
             let path = beneath(&self.top, names, false);
-            let stored = match self.keeps.load(Ordering::Relaxed) {
-                true => self.put_entry(&path, &attributes_of(link)).await,
+            let stored = if self.keeps.load(Ordering::Relaxed) {
+                self.put_entry(&path, &attributes_of(link)).await
+            } else {
                 // A server that doesn't keep attributes would store an empty file instead.
-                false => Err(PutError::NoLinks),
+                Err(PutError::NoLinks)
             };
             if let Err(error) = stored {
                 failed(path, error);

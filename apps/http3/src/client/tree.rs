@@ -145,11 +145,12 @@ impl Direction for Shared {
                 return Err(TooMany(most).into());
             }
             bytes += piece;
-            match self.held.load(Ordering::Relaxed) + bytes > MAX_HELD {
-                true => Err(GetError::Response(
+            if self.held.load(Ordering::Relaxed) + bytes > MAX_HELD {
+                Err(GetError::Response(
                     "its directories have more names than are held at once",
-                )),
-                false => Ok(()),
+                ))
+            } else {
+                Ok(())
             }
         });
         let entries = listing.await?;

@@ -307,9 +307,10 @@ pub(super) async fn drive<D: Direction>(
                     );
                 }
                 Work::Move(place, folder, file) => {
-                    let headers = match first || walk.is_last() {
-                        true => headers.clone(),
-                        false => HeaderMap::new(),
+                    let headers = if first || walk.is_last() {
+                        headers.clone()
+                    } else {
+                        HeaderMap::new()
                     };
                     first = false;
                     let mut path = beneath(top, &walk.names(place), false);

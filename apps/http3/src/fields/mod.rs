@@ -76,9 +76,10 @@ pub fn preferred_form<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Form {
             html.apply(range, b"text/html", b"text/*", weight);
         }
     }
-    match html.thousandths > json.thousandths {
-        true => Form::Html,
-        false => Form::Json,
+    if html.thousandths > json.thousandths {
+        Form::Html
+    } else {
+        Form::Json
     }
 }
 

@@ -46,9 +46,10 @@ pub(super) fn dictionary(input: &[u8]) -> Option<Vec<(String, Bare)>> {
             return None;
         }
         let key = rest.key()?;
-        let value = match rest.take(b'=') {
-            true => rest.member()?,
-            false => Bare::Other,
+        let value = if rest.take(b'=') {
+            rest.member()?
+        } else {
+            Bare::Other
         };
         rest.parameters()?;
         members.retain(|(known, _)| *known != key);

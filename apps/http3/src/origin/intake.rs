@@ -168,9 +168,12 @@ async fn complete(
         }
         // Upload-Complete in a refusal means that the transfer is complete but its content is at
         // fault.
-        let complete = |reply: Reply| match resumable {
-            true => reply.with(plan::UPLOAD_COMPLETE, boolean(true)),
-            false => reply,
+        let complete = |reply: Reply| {
+            if resumable {
+                reply.with(plan::UPLOAD_COMPLETE, boolean(true))
+            } else {
+                reply
+            }
         };
         match stored {
             Err(Fault::Reply(reply)) => Err(Fault::from(complete(*reply))),
@@ -214,9 +217,10 @@ impl Intake {
 pub(super) fn lay_down(shared: &Shared, claim: Claim, draft: Draft, bytes: u64) {
     let stat = file_stat(&draft.file());
     let last = stat.map_or(SystemTime::UNIX_EPOCH, |stat| stat.modified.to_system());
-    match draft.end() {
-        true => remove(shared, &claim.keep(bytes, last)),
-        false => claim.finish(),
+    if draft.end() {
+        remove(shared, &claim.keep(bytes, last));
+    } else {
+        claim.finish();
     }
 }
 

@@ -216,9 +216,10 @@ async fn unchanged(
         is_same = shared.digests.still(file, before, digest) => is_same?,
         error = exchange.unwanted() => return Err(error.into()),
     };
-    match is_same {
-        true => Ok(()),
-        false => Err(Broken::Changed),
+    if is_same {
+        Ok(())
+    } else {
+        Err(Broken::Changed)
     }
 }
 

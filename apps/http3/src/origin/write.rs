@@ -64,9 +64,10 @@ async fn store(shared: &Arc<Shared>, exchange: &mut Exchange, ask: Ask) -> Resul
     };
     // A client that can't learn the upload's resource sends everything at once.
     let resumable = complete.is_some_and(|complete| !complete || ask.upload.same_version);
-    let claim = match resumable {
-        true => Some(claim(shared, &grant, &ask).await?),
-        false => None,
+    let claim = if resumable {
+        Some(claim(shared, &grant, &ask).await?)
+    } else {
+        None
     };
     let token = claim.as_ref().map(|claim| claim.token.clone());
     let note = token.map(|token| (token, note(&grant, exchange, length)));
@@ -239,9 +240,12 @@ pub(super) fn attributes(field: &AttributesField) -> Attributes {
 pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, Fault> {
     let field = ask.body.attributes.clone().unwrap_or_default();
     let attributes = attributes(&field);
-    let created = |new: bool| match new {
-        true => Reply::empty(StatusCode::CREATED).with(CONTENT_LENGTH, "0"),
-        false => Reply::empty(StatusCode::NO_CONTENT),
+    let created = |new: bool| {
+        if new {
+            Reply::empty(StatusCode::CREATED).with(CONTENT_LENGTH, "0")
+        } else {
+            Reply::empty(StatusCode::NO_CONTENT)
+        }
     };
     let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);
     if name.is_empty() || is_reserved(name) {

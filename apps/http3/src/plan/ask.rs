@@ -306,14 +306,13 @@ fn body(headers: &HeaderMap) -> Result<Body, Box<Reply>> {
         let detail = "the origin stores bytes as they are; send no Content-Encoding";
         return Err(problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).into());
     }
-    let length = match headers.contains_key(CONTENT_LENGTH) {
-        false => None,
-        true => {
-            let length = only_line(headers, &CONTENT_LENGTH);
-            let length = length.filter(|line| line.iter().all(u8::is_ascii_digit));
-            let length = length.and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());
-            Some(length.ok_or_else(|| bad("Content-Length is not one number"))?)
-        }
+    let length = if headers.contains_key(CONTENT_LENGTH) {
+        let length = only_line(headers, &CONTENT_LENGTH);
+        let length = length.filter(|line| line.iter().all(u8::is_ascii_digit));
+        let length = length.and_then(|line| std::str::from_utf8(line).ok()?.parse().ok());
+        Some(length.ok_or_else(|| bad("Content-Length is not one number"))?)
+    } else {
+        None
     };
     let digest = digest_in(headers).map_err(|error| bad(&error.to_string()))?;
     let attributes = AttributesField::parse(lines(headers, &ATTRIBUTES));

@@ -50,9 +50,10 @@ pub fn begin(form: Form, path: &PathName) -> String {
         Form::Html => {
             let names = path.names.iter().map(|name| shown(name) + "/");
             let title = escape(&format!("/{}", names.collect::<String>()));
-            let up = match path.names.is_empty() {
-                true => "",
-                false => "<tr><td><a href=\"../\">../</a><td><td>\n",
+            let up = if path.names.is_empty() {
+                ""
+            } else {
+                "<tr><td><a href=\"../\">../</a><td><td>\n"
             };
             format!(
                 "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -148,9 +149,10 @@ fn size(bytes: u64) -> String {
 fn shown(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for char in text_of(name).chars() {
-        match is_obeyed(char) {
-            true => shown.extend(char.escape_default()),
-            false => shown.push(char),
+        if is_obeyed(char) {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
         }
     }
     shown

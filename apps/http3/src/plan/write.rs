@@ -127,16 +127,18 @@ pub(crate) fn too_large(rules: &Rules) -> Reply {
 
 /// Returns the reply to a PUT whose file was stored.
 pub fn stored(replaced: bool, stat: &Stat, digest: &Sha256Digest, now: SystemTime) -> Reply {
-    let status = match replaced {
-        true => StatusCode::NO_CONTENT,
-        false => StatusCode::CREATED,
+    let status = if replaced {
+        StatusCode::NO_CONTENT
+    } else {
+        StatusCode::CREATED
     };
     let reply = Reply::empty(status)
         .with(ETAG, &stat.tag(now).to_string())
         .with(REPR_DIGEST, &sha256_field(digest));
-    match replaced {
-        true => reply,
-        false => reply.with(CONTENT_LENGTH, "0"),
+    if replaced {
+        reply
+    } else {
+        reply.with(CONTENT_LENGTH, "0")
     }
 }
 
@@ -234,9 +236,10 @@ pub fn whole_length(ask: &Ask, offset: u64, known: Option<u64>) -> Result<Option
     let mut lengths = lengths.into_iter().flatten();
     let first = lengths.next();
     let same = lengths.all(|other| Some(other) == first);
-    match same && first.is_none_or(|first| end.is_none_or(|end| end <= first)) {
-        true => Ok(first),
-        false => Err(wrong_length().into()),
+    if same && first.is_none_or(|first| end.is_none_or(|end| end <= first)) {
+        Ok(first)
+    } else {
+        Err(wrong_length().into())
     }
 }
 

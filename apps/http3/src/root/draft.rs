@@ -381,9 +381,10 @@ impl Placed {
             Kind::File => hash_file(&there, &AtomicBool::new(false))?,
             _ => return Err(KeepError::Changed),
         };
-        match hash == *digest {
-            true => Ok(stat),
-            false => Err(KeepError::Changed),
+        if hash == *digest {
+            Ok(stat)
+        } else {
+            Err(KeepError::Changed)
         }
     }
 }

@@ -302,11 +302,12 @@ impl ClientExchange {
             .adapter
             .checked(self.stream.recv_response().await)?;
         self.interim += usize::from(response.status().is_informational());
-        match self.interim <= MAX_INTERIM {
-            true => Ok(response),
-            false => Err(LinkError::Message(
+        if self.interim <= MAX_INTERIM {
+            Ok(response)
+        } else {
+            Err(LinkError::Message(
                 "the server sends interim responses without end".to_owned(),
-            )),
+            ))
         }
     }
 
@@ -343,9 +344,10 @@ impl Drop for ClientExchange {
             return;
         }
         // After a complete response, only the end of the stream can still arrive.
-        let code = match self.received {
-            true => Code::H3_NO_ERROR,
-            false => Code::H3_REQUEST_CANCELLED,
+        let code = if self.received {
+            Code::H3_NO_ERROR
+        } else {
+            Code::H3_REQUEST_CANCELLED
         };
         self.stream.stop_sending(code);
     }

@@ -366,12 +366,11 @@ impl Capsules {
                         continue;
                     }
                     // If the whole value is in one piece, no copy is needed.
-                    out.push_back(match value.is_empty() {
-                        true => part,
-                        false => {
-                            value.extend_from_slice(&part);
-                            std::mem::take(value).freeze()
-                        }
+                    out.push_back(if value.is_empty() {
+                        part
+                    } else {
+                        value.extend_from_slice(&part);
+                        std::mem::take(value).freeze()
                     });
                     self.state = CapsuleState::Header(Vec::new());
                 }

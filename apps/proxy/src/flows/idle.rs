@@ -119,9 +119,10 @@ impl UdpFlow {
         loop {
             let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
             let is_query = count(&self.usage.sent) == 1 && count(&self.usage.answered) == 1;
-            let limit = match is_query {
-                true => limit().min(QUERY),
-                false => limit(),
+            let limit = if is_query {
+                limit().min(QUERY)
+            } else {
+                limit()
             };
             let last = Duration::from_millis(count(&self.usage.last));
             let left = (self.list.began + last + limit).saturating_duration_since(Instant::now());
@@ -181,9 +182,10 @@ impl Side {
     fn waits(self, is_up: bool, blocked: f64, stalled: bool) -> Waits {
         let blocked = blocked.min(1.0);
         let idle = 1.0 - blocked;
-        let (window, far) = match stalled {
-            true => (0.0, blocked),
-            false => (blocked, 0.0),
+        let (window, far) = if stalled {
+            (0.0, blocked)
+        } else {
+            (blocked, 0.0)
         };
         let (application, path, target) = match (self, is_up) {
             (Self::Tunnel, true) => (idle, window, far),

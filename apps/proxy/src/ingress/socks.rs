@@ -249,9 +249,10 @@ pub fn greeting(bytes: &[u8]) -> Result<usize, SocksError> {
     let mut reader = Reader::new(bytes);
     reader.version()?;
     let count = reader.byte()?;
-    match reader.take(count.into())?.contains(&NO_AUTHENTICATION) {
-        true => Ok(reader.at),
-        false => Err(SocksError::Method),
+    if reader.take(count.into())?.contains(&NO_AUTHENTICATION) {
+        Ok(reader.at)
+    } else {
+        Err(SocksError::Method)
     }
 }
 

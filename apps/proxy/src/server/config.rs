@@ -306,9 +306,10 @@ pub fn users(place: &str, text: &str) -> Result<Vec<(String, Credential)>, Confi
         }
         users.push((name.to_owned(), credential));
     }
-    match users.is_empty() {
-        true => Err(source.wrong(1, "no user is there: a line has a name and a token")),
-        false => Ok(users),
+    if users.is_empty() {
+        Err(source.wrong(1, "no user is there: a line has a name and a token"))
+    } else {
+        Ok(users)
     }
 }
 

@@ -115,9 +115,10 @@ async fn addresses(target: &Target, policy: &Policy) -> Result<Vec<SocketAddr>, 
             allowed.push(address);
         }
     }
-    match allowed.is_empty() && denied {
-        true => Err(Refusal::Denied),
-        false => Ok(allowed),
+    if allowed.is_empty() && denied {
+        Err(Refusal::Denied)
+    } else {
+        Ok(allowed)
     }
 }
 
@@ -281,15 +282,17 @@ async fn down(
         };
         add(&all.bytes_down, read);
         flow.down.add(read);
-        let data = match read * 2 < buffer.capacity() {
+        let data = if read * 2 < buffer.capacity() {
             // Copy a small piece, which would otherwise keep the whole buffer until it is
             // acknowledged.
-            true => Bytes::copy_from_slice(&buffer),
-            false => buffer.freeze(),
+            Bytes::copy_from_slice(&buffer)
+        } else {
+            buffer.freeze()
         };
-        size = match read == size {
-            true => (size * 2).min(READ.1),
-            false => read.next_power_of_two().clamp(READ.0, size),
+        size = if read == size {
+            (size * 2).min(READ.1)
+        } else {
+            read.next_power_of_two().clamp(READ.0, size)
         };
         tokio::select! {
             sent = flow.down.hand_over(send.send(data)) => sent?,

@@ -200,9 +200,10 @@ fn from_every_state_answers_of_either_kind_lead_to_its_law() {
                 for _ in 0..200 {
                     let before = (path.asks_xcp(), path.law.may_start());
                     // A port answers in the requested protocol.
-                    let answer = match before.0 {
-                        true => xcp(1, 0, by_vcp),
-                        false => vcp(2, !by_vcp),
+                    let answer = if before.0 {
+                        xcp(1, 0, by_vcp)
+                    } else {
+                        vcp(2, !by_vcp)
                     };
                     path.step(answer);
                     if path.asks_xcp() != before.0 {

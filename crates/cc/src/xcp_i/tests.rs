@@ -203,9 +203,10 @@ fn without_an_estimate_it_is_xcp_and_says_so() {
             panic!("XCP")
         };
         let known = (300..=500).contains(&n);
-        let expected_cloud = match known {
-            true => CloudAnswer::Counted { hops: 1 },
-            false => CloudAnswer::Unknown { hops: 1 },
+        let expected_cloud = if known {
+            CloudAnswer::Counted { hops: 1 }
+        } else {
+            CloudAnswer::Unknown { hops: 1 }
         };
         assert_eq!(answer.cloud, expected_cloud);
         if n < 300 {

@@ -7,22 +7,19 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use futures_util::stream::{self, StreamExt};
-use indicatif::ProgressBar;
-use pathmark_http3::client::{Fetched, Get, GetError, Listed, Progress};
+use pathmark_http3::client::{Fetched, Get, GetError, Listed};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::HeaderMap;
 use pathmark_http3::resource::{Kind, is_reserved};
 use pathmark_http3::root::Existing;
 
-use super::super::figures::{AT_ONCE, Figures, FileFigures, UnderWay};
-use super::super::session::{self, Stop};
+use super::super::figures::{Figures, FileFigures};
+use super::super::glob;
+use super::super::moving::{self, Moving};
+use super::super::session::Stop;
 use super::super::target::shown;
-use super::super::values::hex;
-use super::super::{glob, output};
 use super::{Args, Job, Latest, Session, To, explained, fields, to_name};
 
 /// Fetches the files of one server.
@@ -33,89 +30,30 @@ pub(super) async fn fetch(
     jobs: &[Job],
     figures: &mut Figures,
 ) -> Latest {
-    let started = session::now();
     let expanded = tokio::select! {
         expanded = expand(session, jobs, figures) => expanded,
         () = stop.stopped() => jobs.to_vec(),
     };
-    let bars = output::bars(args.moving.quiet);
     let asked = args.cc.as_ref().map(ToString::to_string);
     let headers = fields(asked.as_deref());
-    let under_way = UnderWay::new(expanded.len());
     let latest = RefCell::new(Latest::default());
-    let fetches = expanded.iter().enumerate().map(|(place, job)| {
-        let (bars, headers, under_way, latest) = (&bars, &headers, &under_way, &latest);
-        async move {
-            let name = job.target.name();
-            let bar = output::byte_bar(bars, &name, 0);
-            let mut arrived = Duration::ZERO;
-            let telling = Telling {
-                bar: &bar,
-                latest,
-                started,
-                arrived: &mut arrived,
-            };
-            let fetched = one(session, job, headers, telling).await;
-            let fetched = fetched.with_context(|| format!("cannot fetch {name}"));
-            let figures = match fetched {
-                Ok(fetched) => {
-                    bar.finish();
-                    let seconds = arrived.as_secs_f64();
-                    latest.borrow_mut().note(seconds, &fetched, &name);
-                    FileFigures {
-                        name,
-                        bytes: fetched.bytes,
-                        sha256: Some(hex(&fetched.sha256)),
-                        seconds,
-                        resumed_bytes: fetched.resumed,
-                        ..FileFigures::default()
-                    }
-                }
-                Err(error) => {
-                    bar.abandon();
-                    FileFigures::broken(name, &error)
-                }
-            };
-            under_way.ended(place, figures);
-        }
-    });
-    let all = stream::iter(fetches)
-        .buffer_unordered(args.moving.at_once(AT_ONCE))
-        .for_each(|()| async {});
-    tokio::select! {
-        () = all => {}
-        () = stop.stopped() => {}
-    }
-    let name = |place: usize| expanded.get(place).map(|job| job.target.name());
-    let ended = under_way.into_all(|place| name(place).unwrap_or_default());
-    let done = ended.iter().filter(|file| file.error.is_none());
+    let name = |job: &Job| job.target.name();
+    let fetch = async |job: &Job, moving: &Moving<'_>| {
+        let name = name(job);
+        let fetched = one(session, job, &headers, moving).await;
+        let fetched = fetched.with_context(|| format!("cannot fetch {name}"))?;
+        let (seconds, sha256) = (moving.arrived(), &fetched.sha256);
+        latest.borrow_mut().note(seconds, &fetched, &name);
+        let (bytes, resumed) = (fetched.bytes, fetched.resumed);
+        Ok(FileFigures::moved(name, bytes, resumed, sha256, seconds))
+    };
+    let (files, bytes) = moving::all(&expanded, args.moving, stop, name, fetch).await;
+    let done = files.iter().filter(|file| file.error.is_none());
     figures.transfer.streams += done.count() as u64;
-    figures.files.extend(ended);
-    latest.into_inner()
-}
-
-/// Shows a transfer's progress.
-struct Telling<'a> {
-    bar: &'a ProgressBar,
-    latest: &'a RefCell<Latest>,
-    started: Instant,
-    arrived: &'a mut Duration,
-}
-
-impl Telling<'_> {
-    fn tell(&mut self, progress: Progress) {
-        match progress {
-            Progress::Begin { bytes, offset } => {
-                self.bar.set_length(bytes.unwrap_or(0));
-                self.bar.set_position(offset);
-                self.bar.reset_eta();
-            }
-            Progress::Bytes(bytes) => {
-                self.bar.inc(bytes);
-                self.latest.borrow_mut().bytes += bytes;
-            }
-            Progress::Arrived => *self.arrived = self.started.elapsed(),
-        }
+    figures.files.extend(files);
+    Latest {
+        bytes,
+        ..latest.into_inner()
     }
 }
 
@@ -124,7 +62,7 @@ async fn one(
     session: &Session,
     job: &Job,
     headers: &HeaderMap,
-    mut telling: Telling<'_>,
+    moving: &Moving<'_>,
 ) -> anyhow::Result<Fetched> {
     let source = job.target.path.clone().unwrap_or_default();
     let client = &session.client;
@@ -134,11 +72,11 @@ async fn one(
                 existing: Existing::Replace,
                 headers: headers.clone(),
             };
-            let tell = |progress| telling.tell(progress);
+            let tell = |progress| moving.tell(progress);
             client.get_with(&source, path, how, tell).await
         }
         To::Special(_) | To::Tree(_) | To::Matching(_) | To::Out => {
-            let tell = |progress| telling.tell(progress);
+            let tell = |progress| moving.tell(progress);
             let out = tokio::task::spawn_blocking({
                 let to = job.to.clone();
                 // Opening a pipe blocks until it has a reader.
@@ -230,9 +168,10 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
             .any(|entry| is_file(entry) && entry.name == pattern);
         let files = listed.into_iter().filter(|entry| {
             is_file(entry)
-                && match is_named {
-                    true => entry.name == pattern,
-                    false => glob::matches(pattern, &entry.name),
+                && if is_named {
+                    entry.name == pattern
+                } else {
+                    glob::matches(pattern, &entry.name)
                 }
         });
         let is_directory = directory.is_dir();
@@ -246,9 +185,10 @@ async fn expand(session: &Session, jobs: &[Job], figures: &mut Figures) -> Vec<J
         let mut found = false;
         for entry in files {
             found = true;
-            let to = to_name(match is_directory {
-                true => directory.join(OsStr::from_bytes(&entry.name)),
-                false => directory.clone(),
+            let to = to_name(if is_directory {
+                directory.join(OsStr::from_bytes(&entry.name))
+            } else {
+                directory.clone()
             });
             let target = super::Target {
                 path: Some(within(Some(entry.name))),

@@ -16,13 +16,12 @@ use pathmark_http3::http::{HeaderMap, HeaderValue};
 use pathmark_http3::resource::is_reserved;
 
 use super::client::{ClientArgs, MoveArgs, Session};
-use super::figures::{Figures, FileFigures, Transfer};
+use super::figures::{Figures, Transfer};
 use super::operator::{ANY_LAW, LAW, REPORT};
-use super::reconnect::is_lost;
 use super::routers::MeasureArgs;
 use super::session::{DscpArgs, Stop};
 use super::target::{self, Target, distinct};
-use super::{Failure, Outcome, glob, output, session, values};
+use super::{Failure, Outcome, glob, session, values};
 use crate::report::SenderReport;
 
 /// Arguments.
@@ -113,9 +112,10 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     let last = target.path.as_ref().and_then(|path| path.names.last());
     let is_pattern = target.globs && last.is_some_and(|name| glob::is_pattern(name));
     if is_pattern && (args.recursive || is_out(output)) {
-        let why = match args.recursive {
-            true => "matches files, and -r fetches directories; leave -r out",
-            false => "may match several files, and one goes to the standard output",
+        let why = if args.recursive {
+            "matches files, and -r fetches directories; leave -r out"
+        } else {
+            "may match several files, and one goes to the standard output"
         };
         bail!("{target} is a pattern that {why}; https://HOST:PORT/PATH has names as they are");
     }
@@ -149,9 +149,10 @@ fn destination(target: &Target, args: &Args) -> anyhow::Result<To> {
     if is_pattern {
         return Ok(To::Matching(output.to_owned()));
     }
-    let path = match is_directory {
-        true => output.join(OsStr::from_bytes(name)),
-        false => output.to_owned(),
+    let path = if is_directory {
+        output.join(OsStr::from_bytes(name))
+    } else {
+        output.to_owned()
     };
     if path.is_dir() {
         bail!(
@@ -220,9 +221,10 @@ fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String, ruled: &
     if let Some(asked) = asked
         && asked != used
     {
-        let which = match ruled == used || ruled.is_empty() {
-            true => String::new(),
-            false => format!(", of which {ruled} ruled at the end"),
+        let which = if ruled == used || ruled.is_empty() {
+            String::new()
+        } else {
+            format!(", of which {ruled} ruled at the end")
         };
         let note = format!(
             "the server sends by {used}{which}, not by {asked}, which it does not offer; start it \
@@ -232,7 +234,7 @@ fn note_law(transfer: &mut Transfer, asked: Option<&str>, used: String, ruled: &
             transfer.warnings.push(note);
         }
     }
-    transfer.algorithm = used;
+    transfer.algorithm = Some(used);
 }
 
 pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
@@ -241,23 +243,20 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
         let server = (job.target.host.clone(), job.target.port);
         servers.entry(server).or_default().push(job);
     }
-    let mut figures = Figures {
-        transfer: Transfer {
-            algorithm: args.cc.clone().unwrap_or_default().to_string(),
-            ..Transfer::default()
-        },
-        ..Figures::default()
-    };
+    let mut figures = Figures::default();
     for mut jobs in servers.into_values() {
         let mut attempts = args.moving.again.attempts();
         loop {
+            let began = session::now();
             let server = match fetch(&args, &stop, &jobs).await {
                 Ok(server) => server,
                 // The other servers' files can still be fetched, and fetched files are kept.
                 Err(Failure::Usage(error)) if figures.is_empty() => {
                     return Err(Failure::Usage(error));
                 }
-                Err(Failure::Failed(error) | Failure::Usage(error)) => failed(&jobs, &error),
+                Err(Failure::Failed(error) | Failure::Usage(error)) => {
+                    Figures::unconnected(began.elapsed(), &error, jobs.iter().map(failed))
+                }
                 Err(Failure::Reported) => return Err(Failure::Reported),
             };
             let (lost, moved) = (server.lost(), server.transfer.bytes_down > 0);
@@ -269,9 +268,10 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
             }
         }
         if stop.is_stopped() {
-            let error = match is_out(&args.output) {
-                true => session::interrupted(),
-                false => session::interrupted_transfer(),
+            let error = if is_out(&args.output) {
+                session::interrupted()
+            } else {
+                session::interrupted_transfer()
             };
             figures.transfer.error = Some(error.to_string());
         }
@@ -280,20 +280,11 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet || is_out)
 }
 
-/// Returns the results of jobs whose server could not be reached.
-fn failed(jobs: &[Job], error: &anyhow::Error) -> Figures {
-    let files = jobs.iter().map(|job| {
-        let name = job.target.name();
-        let text = format!("cannot fetch {name}: {}", output::explain(error));
-        FileFigures {
-            lost: is_lost(error),
-            ..FileFigures::failed(name, text)
-        }
-    });
-    Figures {
-        files: files.collect(),
-        ..Figures::default()
-    }
+/// Returns the name of a job that failed, and what failed.
+fn failed(job: &Job) -> (String, String) {
+    let name = job.target.name();
+    let what = format!("cannot fetch {name}");
+    (name, what)
 }
 
 /// Returns the jobs that another connection could complete. In a directory, files that are
@@ -314,13 +305,7 @@ fn left(jobs: Vec<Job>, ended: &Figures) -> Vec<Job> {
 async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failure> {
     let algorithm = args.cc.clone().unwrap_or_default();
     let asked = args.cc.as_ref().map(ToString::to_string);
-    let mut figures = Figures {
-        transfer: Transfer {
-            algorithm: algorithm.to_string(),
-            ..Transfer::default()
-        },
-        ..Figures::default()
-    };
+    let mut figures = Figures::default();
     let Some(Job { target: server, .. }) = jobs.first() else {
         return Ok(figures);
     };
@@ -331,7 +316,7 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
         .client
         .connect(server, transport, limits, stop, warnings);
     let session = connecting.await?;
-    figures.transfer.handshake_ms = session.handshake.as_secs_f64() * 1e3;
+    figures.transfer.handshake_ms = Some(session.handshake.as_secs_f64() * 1e3);
     let started = session::now();
     let latest = if args.recursive {
         tree::fetch(args, stop, &session, jobs, &mut figures).await
@@ -341,7 +326,11 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
     let transfer = &mut figures.transfer;
     transfer.bytes_down = latest.bytes;
     if let Some(used) = latest.algorithm {
-        note_law(transfer, asked.as_deref(), used, &latest.sender.algorithm);
+        let ruled = latest
+            .sender
+            .as_ref()
+            .map(|sender| sender.algorithm.as_str());
+        note_law(transfer, asked.as_deref(), used, ruled.unwrap_or_default());
     }
     for name in latest.unverified {
         let warning =
@@ -355,10 +344,10 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
     } else {
         latest.seconds
     };
-    transfer.finish(&session.connection, &latest.sender, seconds);
+    transfer.finish(&session.connection, latest.sender.as_ref(), seconds);
     session.leave(stop, &mut transfer.warnings).await;
     if !args.client.json && !args.moving.quiet {
-        transfer.tell(&latest.sender);
+        transfer.tell(latest.sender.as_ref());
     }
     Ok(figures)
 }
@@ -371,7 +360,7 @@ struct Latest {
     /// When the last file arrived …
     seconds: f64,
     /// … and the report of its sender.
-    sender: SenderReport,
+    sender: Option<SenderReport>,
     algorithm: Option<String>,
     /// Names of the first files without a SHA-256 from the server.
     unverified: Vec<String>,
@@ -393,9 +382,7 @@ impl Latest {
         let report = fetched.trailers.get(REPORT).map(HeaderValue::as_bytes);
         let report = report.and_then(|report| serde_json::from_slice(report).ok());
         if seconds >= self.seconds {
-            if let Some(report) = report {
-                self.sender = report;
-            }
+            self.sender = report.or(self.sender.take());
             self.seconds = seconds;
         }
     }

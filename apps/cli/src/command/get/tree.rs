@@ -8,7 +8,8 @@ use anyhow::{Context, anyhow};
 use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, Skipped, TreeLimits};
 use pathmark_http3::http::StatusCode;
 
-use super::super::figures::{AT_ONCE, Figures, FileFigures};
+use super::super::figures::{Figures, FileFigures};
+use super::super::moving::AT_ONCE;
 use super::super::output;
 use super::super::session::{self, Stop};
 use super::super::target::shown;
@@ -78,9 +79,9 @@ pub(super) async fn fetch(
             let into = directory.display();
             let what = || format!("cannot fetch all of {name}/ into {into}");
             if let Err(error) = ended.with_context(what) {
-                figures
-                    .files
-                    .push(FileFigures::broken(format!("{name}/"), &error));
+                let seconds = started.elapsed().as_secs_f64();
+                let broken = FileFigures::broken(format!("{name}/"), &error).after(seconds);
+                figures.files.push(broken);
             }
         }
     }
@@ -103,14 +104,9 @@ fn note(
             figures.transfer.streams += 1;
             let sha256 = hex(&fetched.sha256);
             if args.client.json {
-                figures.files.push(FileFigures {
-                    name,
-                    bytes: fetched.bytes,
-                    sha256: Some(sha256),
-                    seconds,
-                    resumed_bytes: fetched.resumed,
-                    ..FileFigures::default()
-                });
+                let (bytes, resumed) = (fetched.bytes, fetched.resumed);
+                let moved = FileFigures::moved(name, bytes, resumed, &fetched.sha256, seconds);
+                figures.files.push(moved);
             } else if !args.moving.quiet {
                 output::line(format_args!("{sha256}  {}", output::plain(&name)))?;
             }
@@ -118,7 +114,9 @@ fn note(
         Ok(Outcome::Unchanged(files)) => figures.unchanged += files,
         Ok(Outcome::Skipped(why @ Skipped::Deep)) => {
             let error = format!("cannot fetch {name}: {why}");
-            figures.files.push(FileFigures::failed(name, error));
+            figures
+                .files
+                .push(FileFigures::failed(name, error).after(seconds));
         }
         Ok(Outcome::Skipped(why)) => {
             let note = format!("{name} is not fetched: {why}");
@@ -127,7 +125,9 @@ fn note(
         Err(error) => {
             let error = explained(error, ended.path.slash);
             let error = error.context(format!("cannot fetch {name}"));
-            figures.files.push(FileFigures::broken(name, &error));
+            figures
+                .files
+                .push(FileFigures::broken(name, &error).after(seconds));
         }
     }
     Ok(())

@@ -108,9 +108,10 @@ impl Loaded {
             None if tokens.as_os_str().is_empty() => Identity::new(&[ALPN])?,
             None => Identity::kept(tokens, &[ALPN])?,
         };
-        match asks {
-            true => Ok(identity.asking_clients()?),
-            false => Ok(identity),
+        if asks {
+            Ok(identity.asking_clients()?)
+        } else {
+            Ok(identity)
         }
     }
 }
@@ -131,9 +132,10 @@ pub(super) fn users(path: Option<&Path>, make: bool) -> Result<Vec<(String, Cred
         })?;
         return config::users(TOKENS, &text).map_err(Failure::usage);
     };
-    let text = match make {
-        true => read_or_make(path, || Ok(format!("default {}\n", random()?).into_bytes())),
-        false => read(path),
+    let text = if make {
+        read_or_make(path, || Ok(format!("default {}\n", random()?).into_bytes()))
+    } else {
+        read(path)
     };
     let text = text
         .with_context(|| format!("cannot use the tokens {}", path.display()))

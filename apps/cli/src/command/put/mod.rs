@@ -2,7 +2,6 @@
 
 mod tree;
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -11,21 +10,19 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt};
 use pathmark_cc::Algorithm;
-use pathmark_http3::client::{Progress, PutError};
+use pathmark_http3::client::PutError;
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::StatusCode;
 use pathmark_http3::root::Existing;
 
 use super::client::{ClientArgs, MoveArgs, Session};
-use super::figures::{AT_ONCE, Figures, FileFigures, Transfer, UnderWay};
-use super::reconnect::is_lost;
+use super::figures::{Figures, FileFigures, Transfer};
+use super::moving::{self, Moving};
 use super::routers::AnswerArgs;
 use super::session::{DscpArgs, Stop};
 use super::state::uploads::Uploads;
 use super::target::{self, Target, distinct, shown};
-use super::values::hex;
 use super::{Failure, Outcome, output, session, values};
 use crate::report::SenderReport;
 
@@ -120,30 +117,31 @@ fn files(args: &Args) -> Result<Vec<(PathBuf, PathName)>, Failure> {
 }
 
 pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
-    let files = match args.recursive {
-        true => tree::directories(&args)?,
-        false => files(&args)?,
+    let files = if args.recursive {
+        tree::directories(&args)?
+    } else {
+        files(&args)?
     };
     let existing = if args.force {
         Existing::Replace
     } else {
         Existing::Keep
     };
-    let mut figures = Figures {
-        transfer: Transfer {
-            algorithm: args.cc.clone().unwrap_or_default().to_string(),
-            ..Transfer::default()
-        },
-        ..Figures::default()
-    };
+    let mut figures = Figures::default();
     let (mut files, mut attempts) = (files, args.moving.again.attempts());
     let uploads = args.client.uploads(args.moving.again);
     loop {
+        let began = session::now();
         let attempt = match attempt(&args, &stop, &files, existing, uploads.clone()).await {
-            Err(Failure::Failed(error)) => failed(&files, &error),
+            Err(Failure::Failed(error)) => {
+                let names = files.iter().map(failed);
+                let mut figures = Figures::unconnected(began.elapsed(), &error, names);
+                figures.transfer.algorithm = Some(args.cc.clone().unwrap_or_default().to_string());
+                figures
+            }
             other => other?,
         };
-        let (lost, moved) = (attempt.lost(), attempt.moved);
+        let (lost, moved) = (attempt.lost(), attempt.sent > 0);
         if !args.recursive {
             let failed = attempt.files.iter().filter(|file| file.lost);
             let names: BTreeSet<_> = failed.map(|file| file.name.as_str()).collect();
@@ -167,23 +165,9 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
     figures.say(args.client.json, args.moving.quiet)
 }
 
-/// Returns the results of files whose server could not be reached.
-fn failed(files: &[(PathBuf, PathName)], error: &anyhow::Error) -> Figures {
-    let files = files.iter().map(|(path, name)| {
-        let text = format!(
-            "cannot store {}: {}",
-            path.display(),
-            output::explain(error)
-        );
-        FileFigures {
-            lost: is_lost(error),
-            ..FileFigures::failed(shown(name), text)
-        }
-    });
-    Figures {
-        files: files.collect(),
-        ..Figures::default()
-    }
+/// Returns the name of a file that failed, and what failed.
+fn failed((path, name): &(PathBuf, PathName)) -> (String, String) {
+    (shown(name), format!("cannot store {}", path.display()))
 }
 
 /// Connects and stores the remaining files.
@@ -197,7 +181,7 @@ async fn attempt(
     let algorithm = args.cc.clone().unwrap_or_default();
     let mut figures = Figures {
         transfer: Transfer {
-            algorithm: algorithm.to_string(),
+            algorithm: Some(algorithm.to_string()),
             ..Transfer::default()
         },
         ..Figures::default()
@@ -220,22 +204,22 @@ async fn attempt(
         let moved;
         (figures.files, moved) = store(args, stop, &session, files, existing).await;
         for stored in figures.files.iter().filter(|file| file.error.is_none()) {
-            figures.transfer.bytes_up += stored.bytes - stored.resumed_bytes;
+            figures.transfer.bytes_up += stored.new_bytes();
             figures.transfer.streams += 1;
         }
-        figures.moved = moved > 0;
-        if stop.is_stopped() {
-            figures.transfer.bytes_up = moved;
-        }
+        figures.sent = moved;
+    }
+    if figures.files.iter().any(|file| file.error.is_some()) {
+        figures.transfer.bytes_up = figures.sent;
     }
     let transfer = &mut figures.transfer;
-    transfer.handshake_ms = session.handshake.as_secs_f64() * 1e3;
+    transfer.handshake_ms = Some(session.handshake.as_secs_f64() * 1e3);
     let sender = SenderReport::of(&session.connection);
     let seconds = started.elapsed().as_secs_f64();
-    transfer.finish(&session.connection, &sender, seconds);
+    transfer.finish(&session.connection, Some(&sender), seconds);
     session.leave(stop, &mut transfer.warnings).await;
     if !args.client.json && !args.moving.quiet {
-        transfer.tell(&sender);
+        transfer.tell(Some(&sender));
     }
     Ok(figures)
 }
@@ -253,66 +237,32 @@ async fn store(
     files: &[(PathBuf, PathName)],
     existing: Existing,
 ) -> (Vec<FileFigures>, u64) {
-    let moved = Cell::new(0);
-    let bars = output::bars(args.moving.quiet);
-    let started = session::now();
-    let under_way = UnderWay::new(files.len());
-    let stores = files.iter().enumerate().map(|(place, (path, name))| {
-        let (client, bars, under_way) = (&session.client, &bars, &under_way);
-        let moved = &moved;
-        async move {
-            let shown = shown(name);
-            let bar = output::byte_bar(bars, &shown, 0);
-            let tell = |progress| match progress {
-                Progress::Begin { bytes, offset } => {
-                    bar.set_length(bytes.unwrap_or(0));
-                    bar.set_position(offset);
-                }
-                Progress::Bytes(bytes) => {
-                    bar.inc(bytes);
-                    moved.set(moved.get() + bytes);
-                }
-                Progress::Arrived => {}
-            };
-            let stored = match path.as_os_str() == IN {
-                true => client.put_stream(name, existing, read_in, tell).await,
-                false => client.put_with(path, name, existing, tell).await,
-            };
-            let stored = stored.map_err(|error| explained(error, existing));
-            let stored = stored.with_context(|| format!("cannot store {}", path.display()));
-            let result = match stored {
-                Ok(stored) => {
-                    bar.finish();
-                    if !stored.verified {
-                        output::note!("note: {}", unverified(&shown));
-                    }
-                    FileFigures {
-                        name: shown,
-                        bytes: stored.bytes,
-                        resumed_bytes: stored.resumed,
-                        sha256: Some(hex(&stored.sha256)),
-                        seconds: started.elapsed().as_secs_f64(),
-                        ..FileFigures::default()
-                    }
-                }
-                Err(error) => {
-                    bar.abandon();
-                    FileFigures::broken(shown, &error)
-                }
-            };
-            under_way.ended(place, result);
+    let client = &session.client;
+    let name = |(_, name): &(PathBuf, PathName)| shown(name);
+    let store = async |file: &(PathBuf, PathName), moving: &Moving<'_>| {
+        let (path, name) = file;
+        let tell = |progress| moving.tell(progress);
+        let stored = if path.as_os_str() == IN {
+            client.put_stream(name, existing, read_in, tell).await
+        } else {
+            client.put_with(path, name, existing, tell).await
+        };
+        let stored = stored.map_err(|error| explained(error, existing));
+        let stored = stored.with_context(|| format!("cannot store {}", path.display()))?;
+        let (name, seconds) = (shown(name), moving.seconds());
+        if !stored.verified {
+            output::note!("note: {}", unverified(&name));
         }
-    });
-    let all = stream::iter(stores)
-        .buffer_unordered(args.moving.at_once(AT_ONCE))
-        .for_each(|()| async {});
-    tokio::select! {
-        () = all => {}
-        () = stop.stopped() => {}
-    }
-    let name = |place: usize| files.get(place).map(|(_, name)| shown(name));
-    let files = under_way.into_all(|place| name(place).unwrap_or_default());
-    (files, moved.get())
+        let (bytes, resumed) = (stored.bytes, stored.resumed);
+        Ok(FileFigures::moved(
+            name,
+            bytes,
+            resumed,
+            &stored.sha256,
+            seconds,
+        ))
+    };
+    moving::all(files, args.moving, stop, name, store).await
 }
 
 /// Returns the next bytes of the standard input, which are empty at its end.

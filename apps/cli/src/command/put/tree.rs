@@ -12,7 +12,8 @@ use pathmark_http3::fields::PathName;
 use pathmark_http3::root::Existing;
 
 use super::super::client::Session;
-use super::super::figures::{AT_ONCE, Figures, FileFigures};
+use super::super::figures::{Figures, FileFigures};
+use super::super::moving::AT_ONCE;
 use super::super::session::{self, Stop};
 use super::super::target::{distinct, shown};
 use super::super::values::hex;
@@ -94,14 +95,14 @@ pub(super) async fn store(
             ended = storing => ended.map_err(|error| explained(error, existing)),
             () = stop.stopped() => Err(session::interrupted()),
         };
-        figures.moved |= sent.load(Ordering::Relaxed) > 0;
+        figures.sent = sent.load(Ordering::Relaxed);
         bar.finish();
         for ended in [ended, printed] {
             let directory = directory.display();
             if let Err(error) = ended.with_context(|| format!("cannot store all of {directory}")) {
-                figures
-                    .files
-                    .push(FileFigures::broken(name.clone(), &error));
+                let seconds = started.elapsed().as_secs_f64();
+                let broken = FileFigures::broken(name.clone(), &error).after(seconds);
+                figures.files.push(broken);
             }
         }
     }
@@ -122,14 +123,9 @@ fn note(
             figures.transfer.bytes_up += stored.bytes - stored.resumed;
             let sha256 = hex(&stored.sha256);
             if args.client.json {
-                figures.files.push(FileFigures {
-                    name,
-                    bytes: stored.bytes,
-                    resumed_bytes: stored.resumed,
-                    sha256: Some(sha256),
-                    seconds,
-                    ..FileFigures::default()
-                });
+                let (bytes, resumed) = (stored.bytes, stored.resumed);
+                let moved = FileFigures::moved(name, bytes, resumed, &stored.sha256, seconds);
+                figures.files.push(moved);
             } else if !args.moving.quiet {
                 output::line(format_args!("{sha256}  {}", output::plain(&name)))?;
             }
@@ -137,7 +133,9 @@ fn note(
         Ok(Outcome::Unchanged(files)) => figures.unchanged += files,
         Ok(Outcome::Skipped(why @ Skipped::Deep)) => {
             let error = format!("cannot store {name}: {why}");
-            figures.files.push(FileFigures::failed(name, error));
+            figures
+                .files
+                .push(FileFigures::failed(name, error).after(seconds));
         }
         Ok(Outcome::Skipped(why)) => {
             let note = format!("{name} is not stored: {why}");
@@ -145,7 +143,9 @@ fn note(
         }
         Err(error) => {
             let error = explained(error, existing).context(format!("cannot store {name}"));
-            figures.files.push(FileFigures::broken(name, &error));
+            figures
+                .files
+                .push(FileFigures::broken(name, &error).after(seconds));
         }
     }
     Ok(())

@@ -122,9 +122,10 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 /// Parses a duration above 0.
 pub(super) fn lasting(text: &str) -> Result<Duration, String> {
     let time = values::duration(text)?;
-    match time.is_zero() {
-        true => Err("a time of 0 ends each flow at once".to_owned()),
-        false => Ok(time),
+    if time.is_zero() {
+        Err("a time of 0 ends each flow at once".to_owned())
+    } else {
+        Ok(time)
     }
 }
 

@@ -200,10 +200,11 @@ impl ProxyArgs {
     /// Returns the URI from the arguments, the configuration, or the environment.
     fn uri(&self, given: Option<&str>, file: &File) -> Result<ProxyUri, Failure> {
         let argument = || config::uri(given, self.uri_file.as_deref());
-        let uri = match given.is_some() || self.uri_file.is_some() {
-            true => argument(),
+        let uri = if given.is_some() || self.uri_file.is_some() {
+            argument()
+        } else {
             // Its error explains how to name a proxy.
-            false => uri_without_arguments(file).unwrap_or_else(argument),
+            uri_without_arguments(file).unwrap_or_else(argument)
         };
         uri.map_err(Failure::usage)
     }
@@ -325,9 +326,10 @@ fn only_pin(given: Option<&str>, args: &RunArgs) -> Result<Option<tls::Pin>, Fai
     } = args;
     let listens = !(forward.is_empty() && socks.is_empty() && http.is_empty());
     let named = given.is_some() || proxy.uri_file.is_some() || proxy.config.is_some();
-    match named || listens || tproxy.is_some() {
-        true => Ok(None),
-        false => proxy.shown.own_pin(),
+    if named || listens || tproxy.is_some() {
+        Ok(None)
+    } else {
+        proxy.shown.own_pin()
     }
 }
 

@@ -54,9 +54,10 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
         // ssh stops its ProxyCommand in this way, and messages would appear within the session.
         return Err(Failure::Reported);
     }
-    match traffic.reset {
-        true => Err(anyhow!("the connection to {target} was reset").into()),
-        false => Ok(()),
+    if traffic.reset {
+        Err(anyhow!("the connection to {target} was reset").into())
+    } else {
+        Ok(())
     }
 }
 

@@ -38,14 +38,16 @@ pub(super) struct Args {
 
 pub(super) async fn rules(args: Args) -> Outcome {
     let ipv6 = Path::new("/proc/net/if_inet6").exists();
-    let steps = match args.undo {
-        true => Rules::undo(ipv6),
-        false => plan(&args).await?.apply(ipv6),
+    let steps = if args.undo {
+        Rules::undo(ipv6)
+    } else {
+        plan(&args).await?.apply(ipv6)
     };
     for step in steps {
-        match args.dry_run {
-            true => output::line(format_args!("{step}"))?,
-            false => run(&step)?,
+        if args.dry_run {
+            output::line(format_args!("{step}"))?;
+        } else {
+            run(&step)?;
         }
     }
     Ok(())
@@ -103,9 +105,10 @@ fn run(step: &Step) -> anyhow::Result<()> {
     }
     let message = String::from_utf8_lossy(&ended.stderr);
     let message = message.trim().replace('\n', "; ");
-    let hint = match message.contains("not permitted") {
-        true => " (run as root)",
-        false => "",
+    let hint = if message.contains("not permitted") {
+        " (run as root)"
+    } else {
+        ""
     };
     Err(anyhow!("{program} {arguments}: {message}{hint}"))
 }

@@ -107,9 +107,10 @@ fn a_file_of_others_under_a_temporary_name_is_passed_over() {
     // Only root can give away files.
     let is_planted = std::os::unix::fs::chown(&planted, Some(1234), None).is_ok();
     let draft = Draft::fresh(&directory).unwrap();
-    let expected: &[u8] = match is_planted {
-        true => b".pathmark-2.part",
-        false => b".pathmark-1.part",
+    let expected: &[u8] = if is_planted {
+        b".pathmark-2.part"
+    } else {
+        b".pathmark-1.part"
     };
     assert_eq!(draft.temporary, expected);
     for number in 0..=u8::from(is_planted) {

@@ -76,10 +76,7 @@ impl fmt::Display for Step {
 
 /// Returns the machine's IP versions as options of `ip`.
 const fn versions(ipv6: bool) -> &'static [&'static str] {
-    match ipv6 {
-        true => &["-4", "-6"],
-        false => &["-4"],
-    }
+    if ipv6 { &["-4", "-6"] } else { &["-4"] }
 }
 
 impl Rules {

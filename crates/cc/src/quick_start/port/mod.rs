@@ -123,18 +123,20 @@ impl<L: LinkController> QuickStartLink<L> {
                 let rtt = asked.rtt.map(|rtt| self.pending.believed(rtt));
                 self.burst.on_grant(now, of, rtt);
             }
-            let reported = match shared {
-                true => 0,
-                false => self.kept.part(answer.approved),
+            let reported = if shared {
+                0
+            } else {
+                self.kept.part(answer.approved)
             };
             let grant = Granting {
                 rate: answer.approved,
                 reported,
                 of: dealt.map_or(of.max(credit), |_| u64::MAX),
                 // A grant on credit isn't repeated.
-                repeats: match dealt.is_none() && free < answer.approved {
-                    true => REPEATS,
-                    false => repeats,
+                repeats: if dealt.is_none() && free < answer.approved {
+                    REPEATS
+                } else {
+                    repeats
                 },
             };
             self.pending.put(now, flow, asked.source, grant, asked.rtt);

@@ -231,9 +231,10 @@ impl VcpFlows {
             _ => (slot.surplus_q16 / BISE_EPSILON, slot.reported_for),
         };
         VcpMark {
-            code: match slot.part < reported_for {
-                true => slot.code,
-                false => VcpCode::High,
+            code: if slot.part < reported_for {
+                slot.code
+            } else {
+                VcpCode::High
             },
             r: u16::try_from(r).unwrap_or(u16::MAX),
         }
