@@ -23,7 +23,6 @@
 
 mod controllers;
 mod engine;
-pub mod fairness;
 pub mod kit;
 pub mod observe;
 pub mod outputs;

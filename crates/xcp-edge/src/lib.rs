@@ -21,17 +21,13 @@
 mod auth;
 mod edge;
 mod estimator;
-mod mac;
-mod measurer;
 mod message;
 mod prober;
-mod replay;
 mod requester;
 
 pub use auth::{Key, LEAST_SECRET, Own, Route, ShortSecret};
-pub use edge::Edge;
+pub use edge::{Edge, Measurer};
 pub use estimator::Estimator;
-pub use measurer::Measurer;
 pub use message::{BadMessage, Body, CONTROL_LEN, LEAST_PROBE, Message, Probe, Token, Train};
 pub use prober::{Limits, Prober, ProberStats};
 pub use requester::{Ask, Received, Requester, RequesterStats, Step};

@@ -127,7 +127,7 @@ fn fields_are_held_to_their_ranges() {
 /// RFC 4231, test case 2, truncated to 128 bits, shows that the parts are combined correctly.
 #[test]
 fn the_authenticator_is_hmac_sha_256() {
-    let mut mac = crate::mac::Mac::new(b"Jefe").unwrap();
+    let mut mac = crate::auth::Mac::new(b"Jefe").unwrap();
     mac.update(b"what do ya want for nothing?");
     let known = [
         0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95, 0x75,

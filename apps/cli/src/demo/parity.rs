@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use pathmark_cc::Algorithm;
 use pathmark_emulator::Scenario;
-use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::jain;
 use pathmark_emulator::result::{FlowResult, RunResult};
 use pathmark_emulator::scenario::Pattern;
 use pathmark_link::impair::Random;

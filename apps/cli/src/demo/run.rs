@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::jain;
 use pathmark_emulator::result::{FlowResult, LinkResult, RunResult};
 
 use super::bed::{Bed, CLIENT, RouterProgram, SERVER, Sample};

@@ -5,14 +5,17 @@
 //! which flows pass them. Before the first port, it starts at the sender, and after the last port,
 //! it ends at the receiver. Its unused capacity is the minimum over its links, as in the
 //! simulations of the XCP-i paper (section IV).
+//!
+//! For the hops after the last XCP router, receivers have virtual routers.
+
+use std::collections::BTreeMap;
 
 use pathmark_cc::{CloudEstimate, ExactEstimate, Instant, LinkAlgorithm, Upstream};
 use pathmark_link::impair::Random;
+use pathmark_protocols::signals::HostClouds;
 
-use super::Engine;
-use super::hosts::Hosts;
-use super::identity::address;
 use super::link::MeasuredLink;
+use super::{Engine, address};
 use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
 
 /// Lifetime of an estimate, in intervals between two estimates.
@@ -300,5 +303,28 @@ impl Engine {
         let component = u32::try_from(before).unwrap_or(u32::MAX);
         let at = [self.clouds.deadline(), self.edges.deadline()];
         self.agenda.set(component, at.into_iter().flatten().min());
+    }
+}
+
+/// The virtual routers of receivers, by node. All flows to a node share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hosts(BTreeMap<usize, HostClouds>);
+
+impl Hosts {
+    /// Creates them for the scenario's flows with a `receiver_estimate`.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let flows = scenario.flows.iter();
+        let wanted = flows.filter(|flow| flow.receiver_estimate.is_some());
+        Self(wanted.map(|flow| (flow.to, HostClouds::new())).collect())
+    }
+
+    /// Those of a flow's receiver, if the flow has a `receiver_estimate`.
+    pub(super) fn of(&self, flow: &FlowSetup) -> Option<&HostClouds> {
+        flow.receiver_estimate.and_then(|_| self.at(flow.to))
+    }
+
+    /// Those at a node.
+    pub(super) fn at(&self, node: usize) -> Option<&HostClouds> {
+        self.0.get(&node)
     }
 }

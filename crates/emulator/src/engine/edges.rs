@@ -7,14 +7,11 @@ use pathmark_cc::{Duration, Instant, LinkAlgorithm, Upstream};
 use pathmark_transport::Ecn;
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Prober, Requester};
 
-use super::Engine;
-use super::clouds::{Behind, Found, law, on_way};
-use super::hosts::Hosts;
-use super::identity::{address, hash};
+use super::clouds::{Behind, Found, Hosts, law, on_way};
 use super::link::MeasuredLink;
 use super::packet::{IP_UDP_HEADER, Label};
-use crate::scenario::route::route;
-use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario};
+use super::{Engine, address, hash};
+use crate::scenario::{FlowSetup, ReceiverEstimate, Scenario, route};
 
 /// UDP port of routers' messages.
 const PORT: u16 = 6653;

@@ -13,10 +13,9 @@ use pathmark_transport::crypto::Random;
 use pathmark_transport::crypto::null::{NullCrypto, NullEndpointKey};
 use pathmark_transport::wire::{PacketType, PartialDecode};
 
-use super::average::Average;
+use super::application::{Sink, Source};
+use super::measure::Average;
 use super::packet::Taken;
-use super::sink::Sink;
-use super::source::Source;
 use super::tcp::{TcpReceiver, TcpSender};
 use super::udp::Emitter;
 

@@ -11,58 +11,46 @@
 //! run. The order of components breaks ties.
 
 mod agenda;
-mod average;
-mod capture;
+mod application;
 mod carry;
 mod clouds;
-mod collect;
 mod edges;
 mod endpoint;
-mod forged;
-mod hosts;
 mod http;
-mod identity;
 mod link;
 mod measure;
 mod medium;
-mod own;
 mod packet;
 mod pattern;
-mod ramp;
+mod report;
 mod run;
-mod sampler;
 mod setup;
-mod shares;
-mod sink;
-mod source;
 mod stalls;
 mod tcp;
 mod udp;
 mod windows;
 
+use std::net::Ipv4Addr;
+
 use pathmark_cc::Instant;
 use pathmark_transport::connection::ConnectError;
 
+use crate::observe::{Observer, Progress};
+use crate::scenario::Scenario;
 use agenda::Agenda;
-use capture::Frame;
+use carry::Frame;
 use clouds::Clouds;
 use edges::Edges;
 use endpoint::Endpoint;
 use link::MeasuredLink;
 use medium::Medium;
 use packet::{Label, Pool};
-use sampler::Sampler;
-use shares::Shares;
+use report::Sampler;
+pub use run::{LinkControllerFactory, RunError};
+pub(crate) use run::{Own, OwnLaw, group};
 use stalls::Stalls;
 use tcp::TcpSender;
-use windows::Windows;
-
-pub use own::LinkControllerFactory;
-pub(crate) use own::{Own, OwnLaw, group};
-pub use run::RunError;
-
-use crate::observe::{Observer, Progress};
-use crate::scenario::Scenario;
+use windows::{Shares, Windows};
 
 /// Number of events between two progress reports.
 const REPORT: u64 = 1 << 13;
@@ -327,7 +315,7 @@ impl Engine {
         self.endpoints.get(2 * flow)
     }
 
-    fn sink(&self, flow: usize) -> Option<&sink::Sink> {
+    fn sink(&self, flow: usize) -> Option<&application::Sink> {
         self.endpoints.get(2 * flow + 1)?.sink()
     }
 
@@ -369,4 +357,21 @@ impl Engine {
 /// A link's rate, if it has something to send now.
 fn wants(links: &[MeasuredLink], link: u32, now: Instant) -> Option<u64> {
     links.get(link as usize)?.wants(now)
+}
+
+/// An address of a node.
+fn address(node: usize) -> Ipv4Addr {
+    let [.., a, b] = (node as u64).to_be_bytes();
+    Ipv4Addr::new(10, a, b, 1)
+}
+
+/// Derives a separate seed for each component (FNV-1a, then a finalizer).
+fn hash(seed: u64, name: &str) -> u64 {
+    let hash = name
+        .bytes()
+        .fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
 }

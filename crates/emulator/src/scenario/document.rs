@@ -1,12 +1,10 @@
-//! The text of a scenario, and the changes made to it.
+//! The text of a scenario, which is a file or built in, the changes made to it, and its errors.
 
 use std::path::{Path, PathBuf};
 
-use pathmark_link::keys::{LinkKeys, Source, nearest};
+use pathmark_link::keys::{Fault, LinkKeys, Source, nearest};
 use toml::{Table, Value};
 
-use super::builtin::{self, BUILT_IN};
-use super::error::ScenarioError;
 use super::schema::File;
 
 /// The source of a scenario.
@@ -29,7 +27,7 @@ impl Document {
     }
 
     pub(super) fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
-        if let Some(known) = builtin::find(name_or_path) {
+        if let Some(known) = find(name_or_path) {
             return Ok(Self::new(Path::new(known.name), known.text));
         }
         let path = Path::new(name_or_path);
@@ -191,4 +189,93 @@ fn change_named(
     let meant = nearest(name, names.iter().map(String::as_str));
     let hint = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
     Err(format!("no {list} is called `{name}`{hint}"))
+}
+
+/// A scenario that can be run by name.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// Its name.
+    pub name: &'static str,
+    /// Its file.
+    pub text: &'static str,
+}
+
+/// Lists scenarios by the names of their files.
+macro_rules! built_in {
+    ($($name:literal)+) => {
+        /// All built-in scenarios.
+        pub const BUILT_IN: &[BuiltIn] = &[$(BuiltIn {
+            name: $name,
+            text: include_str!(concat!("../../scenarios/", $name, ".toml")),
+        }),+];
+    };
+}
+
+built_in! {
+    "auto-start" "auto-files" "auto-mice" "auto-loss"
+    "arrivals" "five-files" "plain-hop" "parking-lot"
+    "vcp-ext-fig2" "vcp-ext-fig4" "vcp-ext-fig5" "vcp-ext-fig5-10g" "vcp-ext-epsilon" "vcp-ext-fig6"
+    "vcp-ext-fig7"
+    "vcp-linux-fig3" "vcp-linux-fig10" "vcp-linux-bursts" "vcp-linux-fig11"
+    "vcp-linux-fig11-antennas"
+    "vcp-beside-tcp"
+    "xcp-linux-fig3" "xcp-linux-fig5" "xcp-linux-fig6" "xcp-linux-fig7" "xcp-linux-fig8-9"
+    "xcp-linux-fig10" "xcp-linux-fig11" "xcp-linux-fig13" "xcp-linux-fig14" "xcp-linux-eq5"
+    "xcp-cubic-fig1" "xcp-cubic-fig2" "xcp-cubic-fig3" "xcp-cubic-fig4" "xcp-cubic-fig5"
+    "xcp-cubic-fig6" "xcp-cubic-fig7" "xcp-cubic-startup" "xcp-cubic-buffers"
+    "xcp-i-fig2" "xcp-i-cells" "xcp-i-fig4" "xcp-i-fig6" "xcp-i-fig8" "xcp-i-fig10" "xcp-i-fig12"
+    "xcp-i-fig13" "xcp-i-fig14" "xcp-i-tcp"
+}
+
+fn find(name: &str) -> Option<&'static BuiltIn> {
+    BUILT_IN.iter().find(|known| known.name == name)
+}
+
+/// A scenario that cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// Neither a built-in scenario nor an existing file.
+    #[error(
+        "no built-in scenario is called `{given}`, and there is no such file{}; `--list` shows all \
+         names",
+        hint(.nearest.as_deref())
+    )]
+    Unknown {
+        /// The given name.
+        given: String,
+        /// The built-in scenario with the most similar name.
+        nearest: Option<String>,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// Its contents are invalid.
+    #[error("{0}")]
+    Invalid(Fault),
+    /// A changed key is invalid.
+    #[error("{key}={value}: {message}")]
+    Set {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// The error and its remedy.
+        message: String,
+    },
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!(" (did you mean `{name}`?)"))
+}
+
+impl From<Fault> for ScenarioError {
+    fn from(fault: Fault) -> Self {
+        Self::Invalid(fault)
+    }
 }

@@ -5,15 +5,14 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use pathmark_link::keys::{ByteCount, LinkKeys, RateValue, Span, WithLink};
+use serde::de::IntoDeserializer;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{self, IntoDeserializer};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 use toml::{Spanned, Table};
 
 use super::changes::Repeat;
+use super::metric::{Plot, Reference};
 use super::model::Model;
-use super::paper::Reference;
-use super::plot::Plot;
 use super::{App, Connects, ForgedShim, ReceiverEstimate};
 
 #[derive(Debug, Deserialize)]

@@ -6,8 +6,7 @@ use pathmark_link::keys::{Fault, Source, Span};
 use toml::{Spanned, Table, Value};
 
 use super::changes::{Axis, Change, Point, Repeat, Settings};
-use super::paper::Reference;
-use super::plot::Plot;
+use super::metric::{Plot, Reference};
 use super::schema::{File, FileFlow};
 
 /// Maximum number of seeds.

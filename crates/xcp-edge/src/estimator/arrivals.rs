@@ -17,6 +17,8 @@
 //! The port's count of its own traffic during a train plays no part in rates. Because a header may
 //! cover several packets, and packets that name the upstream router may have taken another path,
 //! this count cannot show which bytes the link carried between two packets.
+//!
+//! Times that are too scattered permit no estimate at all ([`Scattered`]).
 
 use pathmark_cc::Instant;
 
@@ -293,4 +295,62 @@ fn even(row: &[Arrived], piece: usize) -> Option<u64> {
         return None;
     }
     rate(carried_of(row), between(row.first()?, row.last()?))
+}
+
+/// Number of trains that are looked at, and the index of the one that counts, in ascending order
+/// of lateness.
+const KEPT: usize = 12;
+const COUNTS: usize = 3;
+/// Maximum lateness of packets for an estimate, in 10^-3 of the duration of their train.
+const MOST: u64 = 45;
+/// Lateness below which estimates resume.
+const BACK: u64 = 25;
+/// Minimum lateness that counts as jitter.
+const SOME: u64 = 12;
+
+/// Decides whether arrival times are accurate enough for an estimate.
+///
+/// If packets are held up at random on their way (jitter), a late packet also delays those behind
+/// it, so that they arrive together, faster than the link could carry them. Therefore jitter is
+/// visible in the lateness of packets ([`Arrivals::lateness`]). A receiver that is
+/// sometimes busy makes some trains inaccurate, whereas jitter affects every train. For this
+/// reason, the lowest quartile of the latest trains counts. If even this train is scattered, there
+/// is no estimate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scattered {
+    /// Lateness of the latest trains, in 10^-3 of their duration.
+    trains: [u64; KEPT],
+    next: usize,
+    is_so: bool,
+    is_somewhat: bool,
+}
+
+impl Scattered {
+    /// Records a train whose packets were `late` ns late on average, and which the link carried
+    /// in `took` ns.
+    pub(crate) fn note(&mut self, late: u64, took: u64) {
+        if let Some(place) = self.trains.get_mut(self.next % KEPT) {
+            *place = late.saturating_mul(1000) / took.max(1);
+        }
+        self.next += 1;
+        let mut sorted = self.trains;
+        sorted.sort_unstable();
+        let counts = sorted.get(COUNTS).copied().unwrap_or(0);
+        self.is_somewhat = counts >= SOME;
+        self.is_so = if self.is_so {
+            counts > BACK
+        } else {
+            counts > MOST
+        };
+    }
+
+    /// Returns true if there is jitter.
+    pub(crate) const fn somewhat(&self) -> bool {
+        self.is_somewhat
+    }
+
+    /// Returns true if there must be no estimate.
+    pub(crate) const fn is_so(&self) -> bool {
+        self.is_so
+    }
 }

@@ -6,7 +6,7 @@
 //!   link leave it one after the other, so the shortest time in which a few packets arrive is the
 //!   transmission time of their bytes at C (packet pairs; here four packets in a row, and more if
 //!   times are coarse: [`arrivals`]).
-//! - **Foreign traffic** X ([`load`]): a train sent slightly faster than C keeps the link busy
+//! - **Foreign traffic** X ([`Load`]): a train sent slightly faster than C keeps the link busy
 //!   from its first packet to its last. All other bytes that the link carried in between, except
 //!   router k's own traffic, are foreign. (Trains that load the path themselves are known from
 //!   pathload and pathChirp. One train at the rate of the link instead of a search is from
@@ -26,22 +26,14 @@
 mod arrivals;
 mod capacity;
 mod delay;
-mod doubt;
-mod load;
-mod scattered;
-mod turns;
 
 use pathmark_cc::{CloudEstimate, Duration, Instant};
 
 use crate::message::{LEAST_PROBE, MOST_PACKETS, Probe, Train};
 use crate::requester::Ask;
-use arrivals::{Arrivals, Arrived};
-use capacity::Capacity;
-use delay::Delay;
-use doubt::{Doubt, Found};
-use load::Load;
-use scattered::Scattered;
-use turns::Turns;
+use arrivals::{Arrivals, Arrived, Scattered};
+use capacity::{Capacity, Load, Turns};
+use delay::{Delay, Doubt, Found};
 
 /// Headers of IPv4 and UDP, and the additional bytes of an IPv6 header.
 const HEADERS: u64 = 28;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::jain;
 use pathmark_emulator::result::{FlowResult, RunResult};
 use serde::{Deserialize, Serialize};
 

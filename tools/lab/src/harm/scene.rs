@@ -1,11 +1,26 @@
 //! Makes a scenario's text from a cell.
+//!
+//! The scene of a kind has a line for each entity, with further keys after semicolons:
+//!
+//! | line | adds |
+//! |---|---|
+//! | `link NAME FROM TO DELAY` | a link in both directions |
+//! | `marked NAME FROM TO RATE DELAY` | a link whose port has a controller |
+//! | `plain NAME FROM TO RATE DELAY` | a link of less capacity, with a queue of size `buffer` |
+//! | `flow NAME FROM TO LAW COUNT` | flows; `law` is ours, `guest` the other one |
+//! | `mix FROM TO` | flows of ours and of TCP as `flows` says |
+//! | `lot PERCENT` | links in a row, each of this share of the one before, and flows over them |
+//!
+//! A `RATE` and a `COUNT` are names of values. A `DELAY` is a time and a number of equal parts
+//! (`rtt/2`). A key is written as in scenarios, with values in angle brackets, or is a word that
+//! [`Scene::key`] explains.
 
 use std::fmt::Write as _;
 
 use pathmark_link::impair::Random;
 
-use super::axis::{Buffer, Burst, Count, Declared, Lossy, Mix, Percent, Rate, Size, Time};
-use super::cell::{Cell, Kind};
+use super::axis::{mix, percent};
+use super::cell::Cell;
 
 /// Prefixes of the names of flows that are not ours.
 pub(super) const TCP: &str = "tcp";
@@ -13,6 +28,8 @@ pub(super) const GUEST: &str = "guest";
 /// Bytes of the smallest and of the largest IP packets in a scenario.
 const TINY: u64 = 64;
 const LARGE: u64 = 1500;
+/// The scene of kinds without one.
+const SCENE: &str = "marked marked S D rate rtt/2\nmix S D";
 
 /// The laws of a cell's flows and ports.
 #[derive(Clone, Copy, Debug)]
@@ -28,19 +45,19 @@ pub struct Roles<'a> {
 impl Cell {
     /// Returns the cell as a scenario file.
     pub fn scenario(&self, seed: u64, roles: Roles<'_>) -> String {
+        let seconds = self.seconds();
         let mut scene = Scene {
-            seconds: self.seconds(),
+            cell: self,
+            seconds,
             roles,
             http: self.coin("app"),
             random: Random::new(seed, &self.to_string()),
-            links: String::new(),
-            flows: String::new(),
+            text: format!("name = \"{self}\"\nduration = \"{seconds:.3}s\"\nseed = {seed}\n"),
         };
-        self.fill(&mut scene);
-        format!(
-            "name = \"{self}\"\nduration = \"{:.3}s\"\nseed = {seed}\n{}{}",
-            scene.seconds, scene.links, scene.flows
-        )
+        for line in self.kind.scene.as_deref().unwrap_or(SCENE).lines() {
+            scene.line(line);
+        }
+        scene.text
     }
 
     /// True for half of all cells: another half for each question, but the same for every seed.
@@ -54,191 +71,178 @@ impl Cell {
         if self.coin("port") { "vcp+bise" } else { "xcp" }
     }
 
-    fn fill(&self, scene: &mut Scene<'_>) {
-        let Self { rate, flows, .. } = *self;
-        match self.kind {
-            Kind::After | Kind::Before | Kind::Both | Kind::Late | Kind::Forged => {
-                self.marked_and_plain(scene);
-            }
-            Kind::Lot => scene.lot(self, |_| rate),
-            Kind::Taper => {
-                scene.lot(self, |hop| (0..hop).fold(rate, |rate, _| rate.percent(90)));
-            }
-            Kind::Rtts | Kind::Sizes => scene.two_distances(rate, self.near, self.far),
-            _ => {
-                let (name, more) = self.only_link(scene);
-                scene.marked(name, "S", "D", rate, &self.rtt.part(2), &more);
-            }
+    /// Returns a number of flows: `1`, a count, or our flows or TCP flows of the cell's mix.
+    fn count(&self, count: &str) -> u64 {
+        let [ours, tcp] = mix(self.text("flows")).unwrap_or_default();
+        match count {
+            "ours" => u64::from(ours),
+            "tcp" => u64::from(tcp),
+            _ => count.parse().unwrap_or_else(|_| self.number(count)),
         }
-        match self.kind {
-            Kind::Lot | Kind::Taper => {}
-            Kind::Join => {
-                let start = format!("start = \"{:.3}s\"", scene.seconds / 2.0);
-                scene.ours("ours", "S", "D", flows.ours, "");
-                scene.flow(TCP, "S", "D", "cubic", flows.tcp, &start);
-            }
-            Kind::Rtts => {
-                scene.ours("near", "N", "D", flows.ours, "");
-                scene.ours("far", "F", "D", flows.ours, "");
-                scene.flow("tcp-near", "N", "D", "cubic", flows.tcp, "");
-                scene.flow("tcp-far", "F", "D", "cubic", flows.tcp, "");
-            }
-            Kind::Sizes => {
-                scene.ours("near", "N", "D", flows.ours, "packet = 512");
-                scene.ours("far", "F", "D", self.large.0, "");
-                scene.flow(TCP, "N", "D", "cubic", flows.tcp, "");
-            }
-            _ => scene.mix("S", "D", flows),
+    }
+
+    /// Returns a time in microseconds. Of two distances, the shared part is half of the shorter
+    /// one.
+    fn micros(&self, time: &str) -> u64 {
+        match time.split_once('-') {
+            Some((time, shared)) => self.micros(time) - self.micros(shared),
+            None if time == "shared" => self.number("near").min(self.number("far")) / 2,
+            None => self.number(time),
         }
-        match self.kind {
-            Kind::Mice => scene.mice(self.mice, self.size),
-            Kind::Ports => scene.flow(GUEST, "S", "D", scene.roles.guest, self.guests.0, ""),
-            Kind::Mixed => {
-                for law in [scene.roles.guest, "newreno", "cubiq"] {
-                    let name = format!("{GUEST}-{}-", law.split('+').next().unwrap_or(law));
-                    scene.flow(&name, "S", "D", law, self.guests.0, "");
-                }
+    }
+
+    fn seconds_of(&self, time: &str) -> f64 {
+        self.micros(time) as f64 / 1e6
+    }
+
+    /// Returns a part of a time as in scenarios.
+    fn part(&self, time: &str) -> String {
+        let (time, parts) = time.split_once('/').unwrap_or((time, "1"));
+        let parts: u64 = parts.parse().unwrap_or(1);
+        format!("{}ns", self.micros(time) * 1000 / parts.max(1))
+    }
+}
+
+/// A scenario in the making.
+struct Scene<'a> {
+    cell: &'a Cell,
+    seconds: f64,
+    roles: Roles<'a>,
+    /// True if our flows are downloads over HTTP/3.
+    http: bool,
+    /// Source of values that the cell's name leaves open.
+    random: Random,
+    text: String,
+}
+
+impl Scene<'_> {
+    fn line(&mut self, line: &str) {
+        let mut parts = line.split("; ");
+        let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();
+        let keys = parts.map(|key| self.key(key)).collect::<Vec<_>>();
+        match words[..] {
+            ["link", name, from, to, delay] => {
+                self.link(name, from, to, &self.cell.part(delay), &keys);
             }
-            Kind::Tiny => {
-                let kbit = rate.kbit * self.share.permille / 1000;
-                let more = format!("packet = {TINY}\nrate = \"{kbit}kbit\"\npoisson = true");
-                scene.flow(GUEST, "S", "D", "udp", 1, &more);
+            ["marked", name, from, to, rate, delay] => {
+                let (rate, delay) = (self.cell.number(rate), self.cell.part(delay));
+                self.marked(name, from, to, rate, &delay, &keys);
             }
+            ["plain", name, from, to, rate, delay] => {
+                let own = [kbit(self.cell.number(rate)), self.key("queue")];
+                self.link(
+                    name,
+                    from,
+                    to,
+                    &self.cell.part(delay),
+                    &[&own[..], &keys].concat(),
+                );
+            }
+            ["flow", name, from, to, law, count] => {
+                self.flow(name, from, to, law, self.cell.count(count), &keys);
+            }
+            ["mix", from, to] => {
+                self.flow("ours", from, to, "law", self.cell.count("ours"), &[]);
+                self.flow(TCP, from, to, "cubic", self.cell.count("tcp"), &[]);
+            }
+            ["lot", share] => self.lot(share.parse().unwrap_or(100)),
             _ => {}
         }
     }
 
-    /// Adds a marked and a plain link in the order of the kind.
-    fn marked_and_plain(&self, scene: &mut Scene<'_>) {
-        let (delay, buffer) = (self.rtt.part(4), self.buffer);
-        if self.kind == Kind::Before {
-            scene.plain("hidden", "S", "H", self.hidden, &delay, buffer, "");
-            scene.marked("marked", "H", "D", self.marked, &delay, "");
-            return;
-        }
-        let more = match self.kind {
-            Kind::Both | Kind::Late => scene.lossy(self.per, Burst::Single, Lossy::Through),
-            Kind::Forged => format!("corruption = \"{}\"\n", self.per),
-            _ => String::new(),
-        };
-        scene.marked("marked", "S", "H", self.marked, &delay, &more);
-        let (rate, more) = if self.kind == Kind::Late {
-            let falls = format!("rate = \"{}\"", self.hidden.toml());
-            (self.marked, scene.at(&[(0.5, falls)]))
-        } else {
-            (self.hidden, String::new())
-        };
-        scene.plain("hidden", "H", "D", rate, &delay, buffer, &more);
-    }
-
-    /// Returns the name and further keys of a single marked link.
-    fn only_link(&self, scene: &mut Scene<'_>) -> (&'static str, String) {
-        let Self { rate, outage, .. } = *self;
-        match self.kind {
-            Kind::Random => {
-                let mut more = scene.lossy(self.per, self.burst, self.lossy);
-                if self.declared == Declared::Declared {
-                    let _ = writeln!(more, "corruption = \"{}\"", self.per);
-                }
-                ("radio", more)
+    /// Returns a key with its value, or several lines of these.
+    fn key(&mut self, key: &str) -> String {
+        let rate = self.cell.number("rate");
+        let outage = self.cell.seconds_of("outage");
+        match key.split_once(' ').unwrap_or((key, "")) {
+            ("at", change) => {
+                let (share, change) = change.split_once(' ').unwrap_or_default();
+                let (part, whole) = share.split_once('/').unwrap_or_default();
+                let number = |text: &str| text.parse().unwrap_or(1.0);
+                self.at(&[(number(part) / number(whole), self.filled(change))])
             }
-            Kind::Join => (
-                "radio",
-                scene.lossy(self.per, Burst::Single, Lossy::Through),
-            ),
-            Kind::Cut => ("radio", scene.outages(rate, outage, self.times)),
-            Kind::Low | Kind::Short => ("marked", queue(self.buffer)),
-            Kind::Trace => ("cell", queue(self.buffer) + &scene.wandering(rate)),
-            Kind::Handover => ("satellite", scene.handovers(rate, outage, self.rtt)),
-            Kind::Radio => {
-                let (queue, steps) = (queue(Buffer::Packets(256)), scene.stepping(rate));
-                let more = format!("medium = \"cell\"\nframe_overhead = 38\n{queue}{steps}");
-                ("radio", more)
+            ("declared", _) if self.cell.text("declared") != "declared" => String::new(),
+            ("declared", _) => self.filled("corruption = \"<per>\""),
+            ("files", _) => self.files(),
+            ("halfway", _) => format!("start = \"{:.3}s\"", self.seconds / 2.0),
+            ("handovers", _) => self.handovers(rate, outage),
+            ("loss", _) => self.loss(),
+            ("outages", _) => self.outages(rate, outage),
+            ("queue", "") => self.filled("queue = { limit = \"<buffer>\" }"),
+            ("queue", limit) => format!("queue = {{ limit = \"{limit}\" }}"),
+            ("stepping", _) => self.stepping(rate),
+            ("tiny", _) => {
+                let kbit = kbit(rate * self.cell.number("share") / 1000);
+                format!("packet = {TINY}\n{kbit}\npoisson = true")
             }
-            Kind::Order => ("marked", format!("jitter = \"{}\"\n", self.jitter.part(1))),
-            Kind::Reorder => {
-                let most = self.jitter.part(1);
-                let more = format!("jitter = {{ max = \"{most}\", reorder = true }}\n");
-                ("marked", more)
-            }
-            Kind::Step => {
-                let delay = format!("delay = \"{}\"", self.then.part(2));
-                ("marked", scene.at(&[(1.0 / 3.0, delay)]))
-            }
-            _ => ("marked", String::new()),
+            ("wandering", _) => self.wandering(rate),
+            _ => self.filled(key),
         }
     }
-}
 
-pub(super) fn queue(buffer: Buffer) -> String {
-    format!("queue = {{ limit = \"{buffer}\" }}\n")
-}
+    /// Replaces values in angle brackets.
+    fn filled(&self, text: &str) -> String {
+        let mut parts = text.split(['<', '>']);
+        let mut filled = parts.next().unwrap_or_default().to_owned();
+        while let (Some(value), Some(rest)) = (parts.next(), parts.next()) {
+            filled += &match value {
+                "hidden" => format!("{}kbit", self.cell.number(value)),
+                "guest" => self
+                    .roles
+                    .guest
+                    .split('+')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+                _ if value.contains('/') => self.cell.part(value),
+                _ => self.cell.text(value).to_owned(),
+            };
+            filled += rest;
+        }
+        filled
+    }
 
-/// A scenario in the making.
-pub(super) struct Scene<'a> {
-    pub(super) seconds: f64,
-    pub(super) roles: Roles<'a>,
-    /// True if our flows are downloads over HTTP/3.
-    pub(super) http: bool,
-    /// Source of values that the cell's name leaves open.
-    pub(super) random: Random,
-    pub(super) links: String,
-    pub(super) flows: String,
-}
-
-impl Scene<'_> {
-    pub(super) fn link(&mut self, name: &str, from: &str, to: &str, delay: &str, more: &str) {
+    fn link(&mut self, name: &str, from: &str, to: &str, delay: &str, keys: &[String]) {
         let _ = write!(
-            self.links,
+            self.text,
             "\n[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\n\
-             delay = \"{delay}\"\n{more}"
+             delay = \"{delay}\"\n"
+        );
+        for key in keys.iter().filter(|key| !key.is_empty()) {
+            let _ = writeln!(self.text, "{key}");
+        }
+    }
+
+    fn marked(
+        &mut self,
+        name: &str,
+        from: &str,
+        to: &str,
+        rate: u64,
+        delay: &str,
+        keys: &[String],
+    ) {
+        let port = format!("controller = \"{}\"", self.roles.port);
+        self.link(
+            name,
+            from,
+            to,
+            delay,
+            &[&[kbit(rate), port][..], keys].concat(),
         );
     }
 
-    pub(super) fn marked(
-        &mut self,
-        name: &str,
-        from: &str,
-        to: &str,
-        rate: Rate,
-        delay: &str,
-        more: &str,
-    ) {
-        let port = self.roles.port;
-        let more = format!(
-            "rate = \"{}\"\ncontroller = \"{port}\"\n{more}",
-            rate.toml()
-        );
-        self.link(name, from, to, delay, &more);
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a link has that many keys")]
-    pub(super) fn plain(
-        &mut self,
-        name: &str,
-        from: &str,
-        to: &str,
-        rate: Rate,
-        delay: &str,
-        buffer: Buffer,
-        more: &str,
-    ) {
-        let more = format!("rate = \"{}\"\n{}{more}", rate.toml(), queue(buffer));
-        self.link(name, from, to, delay, &more);
-    }
-
-    pub(super) fn flow(
-        &mut self,
-        name: &str,
-        from: &str,
-        to: &str,
-        law: &str,
-        count: u32,
-        more: &str,
-    ) {
+    fn flow(&mut self, name: &str, from: &str, to: &str, law: &str, count: u64, keys: &[String]) {
         if count == 0 {
             return;
         }
+        let (name, more) = (self.filled(name), keys.join("\n"));
+        let (law, app) = match law {
+            "law" if self.http => (self.roles.law, "app = \"http\"\n"),
+            "law" => (self.roles.law, ""),
+            "guest" => (self.roles.guest, ""),
+            _ => (law, ""),
+        };
         // Flows that begin simultaneously stay synchronized for a long time, with an advantage for
         // the first. Therefore, the seed draws their starts.
         let spread = if more.contains("start") {
@@ -248,64 +252,54 @@ impl Scene<'_> {
             format!("start_spread = \"{spread:.3}s\"\n")
         };
         let _ = write!(
-            self.flows,
+            self.text,
             "\n[[flow]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n\
-             algorithm = \"{law}\"\ncount = {count}\n{spread}{more}\n"
+             algorithm = \"{law}\"\ncount = {count}\n{spread}{app}{more}\n"
         );
     }
 
-    pub(super) fn ours(&mut self, name: &str, from: &str, to: &str, count: u32, more: &str) {
-        let law = self.roles.law;
-        let app = if self.http { "app = \"http\"\n" } else { "" };
-        self.flow(name, from, to, law, count, &format!("{app}{more}"));
-    }
-
-    pub(super) fn mix(&mut self, from: &str, to: &str, flows: Mix) {
-        self.ours("ours", from, to, flows.ours, "");
-        self.flow(TCP, from, to, "cubic", flows.tcp, "");
-    }
-
     /// `at = [ … ]` of changes at shares of the run.
-    pub(super) fn at(&self, changes: &[(f64, String)]) -> String {
+    fn at(&self, changes: &[(f64, String)]) -> String {
         let one = |(share, change): &(f64, String)| {
             format!("  {{ t = \"{:.3}s\", {change} }},\n", share * self.seconds)
         };
         let all: String = changes.iter().map(one).collect();
-        format!("at = [\n{all}]\n")
+        format!("at = [\n{all}]")
     }
 
-    pub(super) fn lossy(&self, per: Percent, burst: Burst, lossy: Lossy) -> String {
-        let per = per.share();
-        let loss = match burst {
-            Burst::Single => format!("{{ kind = \"bernoulli\", per = {per} }}"),
-            Burst::Five => format!("{{ kind = \"bursts\", per = {per}, burst = 5 }}"),
+    /// Random loss, by default of single packets and during the whole run. It can also begin with
+    /// the second third, or end with it.
+    fn loss(&self) -> String {
+        let per = self.cell.number("per") as f64 / 1000.0;
+        let loss = match self.cell.text("burst") {
+            "burst5" => format!("loss = {{ kind = \"bursts\", per = {per}, burst = 5 }}"),
+            _ => format!("loss = {{ kind = \"bernoulli\", per = {per} }}"),
         };
-        let none = "{ kind = \"none\" }";
-        match lossy {
-            Lossy::Through => format!("loss = {loss}\n"),
-            Lossy::Begins => self.at(&[(1.0 / 3.0, format!("loss = {loss}"))]),
-            Lossy::Ends => {
-                let at = self.at(&[(2.0 / 3.0, format!("loss = {none}"))]);
-                format!("loss = {loss}\n{at}")
+        match self.cell.text("lossy") {
+            "begins" => self.at(&[(1.0 / 3.0, loss)]),
+            "ends" => {
+                let at = self.at(&[(2.0 / 3.0, "loss = { kind = \"none\" }".to_owned())]);
+                format!("{loss}\n{at}")
             }
+            _ => loss,
         }
     }
 
     /// This number of outages, evenly spread.
-    pub(super) fn outages(&self, rate: Rate, outage: Time, times: Count) -> String {
+    fn outages(&self, rate: u64, outage: f64) -> String {
         let mut changes = Vec::new();
-        for number in 1..=times.0 {
-            let begin = f64::from(number) / f64::from(times.0 + 1);
-            let end = begin + outage.seconds() / self.seconds;
+        let times = self.cell.number("times");
+        for number in 1..=times {
+            let begin = number as f64 / (times + 1) as f64;
             changes.push((begin, "rate = 0".to_owned()));
-            changes.push((end, format!("rate = \"{}\"", rate.toml())));
+            changes.push((begin + outage / self.seconds, kbit(rate)));
         }
         self.at(&changes)
     }
 
     /// A rate that changes every 100 ms by up to a quarter of an octave, between a quarter and
     /// twice this rate, and is zero for 300 ms once in ten seconds on average.
-    pub(super) fn wandering(&mut self, rate: Rate) -> String {
+    fn wandering(&mut self, rate: u64) -> String {
         let mut changes = Vec::new();
         let (mut octaves, mut quiet) = (0.0_f64, 0);
         for step in 1..(self.seconds * 10.0) as u64 {
@@ -318,8 +312,7 @@ impl Scene<'_> {
                 quiet -= 1;
                 "rate = 0".to_owned()
             } else {
-                let kbit = rate.kbit as f64 * libm::exp2(octaves);
-                format!("rate = \"{}kbit\"", kbit.round())
+                kbit((rate as f64 * libm::exp2(octaves)).round())
             };
             changes.push((step as f64 / 10.0 / self.seconds, rate));
         }
@@ -327,85 +320,82 @@ impl Scene<'_> {
     }
 
     /// Every ten seconds: an outage, then a rate and a delay of up to a half more or less.
-    pub(super) fn handovers(&mut self, rate: Rate, outage: Time, rtt: Time) -> String {
+    fn handovers(&mut self, rate: u64, outage: f64) -> String {
+        let one_way = self.cell.seconds_of("rtt") / 2.0;
         let mut changes = Vec::new();
         let mut now = 10.0;
-        while now + outage.seconds() < self.seconds {
+        while now + outage < self.seconds {
             let mut around = || 0.5 + self.random.below(1001) as f64 / 1000.0;
-            let (rate, delay) = (rate.kbit as f64 * around(), rtt.seconds() / 2.0 * around());
+            let (rate, delay) = (rate as f64 * around(), one_way * around());
+            let delay = (delay * 1e6).round();
+            let after = format!("{}, delay = \"{delay}us\"", kbit(rate.round()));
             changes.push((now / self.seconds, "rate = 0".to_owned()));
-            let after = format!(
-                "rate = \"{}kbit\", delay = \"{}us\"",
-                rate.round(),
-                (delay * 1e6).round()
-            );
-            changes.push(((now + outage.seconds()) / self.seconds, after));
+            changes.push(((now + outage) / self.seconds, after));
             now += 10.0;
         }
         self.at(&changes)
     }
 
     /// The whole rate, half, or a quarter, for two seconds each.
-    pub(super) fn stepping(&mut self, rate: Rate) -> String {
+    fn stepping(&mut self, rate: u64) -> String {
         let mut changes = Vec::new();
         let mut now = 2.0;
         while now < self.seconds {
-            let kbit = rate.kbit >> self.random.below(3);
-            changes.push((now / self.seconds, format!("rate = \"{kbit}kbit\"")));
+            changes.push((now / self.seconds, kbit(rate >> self.random.below(3))));
             now += 2.0;
         }
         self.at(&changes)
     }
 
-    /// Links in a row, flows over all of them, and flows across each.
-    pub(super) fn lot(&mut self, cell: &Cell, rate: impl Fn(u32) -> Rate) {
-        let Cell { hops, cross, .. } = *cell;
-        let delay = cell.rtt.part(2 * u64::from(hops.0));
-        for hop in 0..hops.0 {
-            let (from, to) = (format!("N{hop}"), format!("N{}", hop + 1));
-            let name = format!("hop{hop}");
-            self.marked(&name, &from, &to, rate(hop), &delay, &queue(cell.buffer));
+    /// Links in a row, each of this share of the one before in percent, flows over all of them,
+    /// and flows across each.
+    fn lot(&mut self, share: u64) {
+        let cell = self.cell;
+        let hops = cell.number("hops");
+        let [ours, tcp] = mix(cell.text("cross")).unwrap_or_default();
+        let (mut rate, delay) = (cell.number("rate"), cell.part(&format!("rtt/{}", 2 * hops)));
+        let ends = |hop: u64| (format!("N{hop}"), format!("N{}", hop + 1));
+        let queue = [self.key("queue")];
+        for hop in 0..hops {
+            let (from, to) = ends(hop);
+            self.marked(&format!("hop{hop}"), &from, &to, rate, &delay, &queue);
+            rate = percent(rate, share);
         }
-        self.ours("long", "N0", &format!("N{}", hops.0), cell.long.0, "");
-        for hop in 0..hops.0 {
-            let (from, to) = (format!("N{hop}"), format!("N{}", hop + 1));
-            self.ours(&format!("cross{hop}-"), &from, &to, cross.ours, "");
-            let name = format!("{TCP}{hop}-");
-            self.flow(&name, &from, &to, "cubic", cross.tcp, "");
+        let last = format!("N{hops}");
+        self.flow("long", "N0", &last, "law", cell.number("long"), &[]);
+        for hop in 0..hops {
+            let (from, to) = ends(hop);
+            self.flow(&format!("cross{hop}-"), &from, &to, "law", ours.into(), &[]);
+            self.flow(
+                &format!("{TCP}{hop}-"),
+                &from,
+                &to,
+                "cubic",
+                tcp.into(),
+                &[],
+            );
         }
     }
 
-    /// Two paths to one marked link.
-    pub(super) fn two_distances(&mut self, rate: Rate, near: Time, far: Time) {
-        let shared = Time {
-            micros: near.micros.min(far.micros) / 2,
-        };
-        for (name, node, rtt) in [("near", "N", near), ("far", "F", far)] {
-            let rest = Time {
-                micros: rtt.micros - shared.micros,
-            };
-            self.link(name, node, "R", &rest.part(2), "");
-        }
-        self.marked("marked", "R", "D", rate, &shared.part(2), "");
-    }
-
-    /// Adds files one after the other, from a sixth of the run to its last tenth.
-    pub(super) fn mice(&mut self, mice: Count, size: Size) {
+    /// Files one after the other, from a sixth of the run to its last tenth.
+    fn files(&mut self) -> String {
+        let mice = self.cell.number("mice");
         let (first, last) = (self.seconds / 6.0, self.seconds * 0.9);
-        let gap = (last - first) / f64::from(mice.0);
-        let starts: Vec<String> = (0..mice.0)
+        let gap = (last - first) / mice as f64;
+        let starts: Vec<String> = (0..mice)
             .map(|mouse| {
                 let jitter = self.random.below(1000) as f64 / 1000.0;
-                format!("\"{:.3}s\"", first + gap * (f64::from(mouse) + jitter))
+                format!("\"{:.3}s\"", first + gap * (mouse as f64 + jitter))
             })
             .collect();
-        let more = format!(
-            "bytes = {}\nstart = [{}]",
-            size.kilobytes * 1000,
-            starts.join(", ")
-        );
-        self.ours("mouse", "S", "D", mice.0, &more);
+        let bytes = self.cell.number("size") * 1000;
+        format!("bytes = {bytes}\nstart = [{}]", starts.join(", "))
     }
+}
+
+/// A rate in kbit/s as in scenarios.
+fn kbit(rate: impl std::fmt::Display) -> String {
+    format!("rate = \"{rate}kbit\"")
 }
 
 /// Packets of 1500 bytes that a run's fastest link may send, so that a run takes about a second.
@@ -415,39 +405,30 @@ impl Cell {
     /// Returns the maximum duration of a run, which is long enough for slow laws, but still
     /// affordable.
     pub fn seconds(&self) -> f64 {
-        let (rate, _) = self.traffic();
         // Distances that the cell does not have are 0.
-        let longest = self.rtt.max(self.then).max(self.near).max(self.far);
-        let wanted = match self.kind {
-            Kind::Cut => 60.0,
-            Kind::Handover | Kind::Rtts => 50.0,
-            _ => (30.0 + 60.0 * longest.seconds()).min(60.0),
+        let longest = ["rtt", "then", "near", "far"].map(|time| self.seconds_of(time));
+        let longest = longest.into_iter().fold(0.0, f64::max);
+        let wanted = match self.kind.seconds {
+            Some(seconds) => f64::from(seconds),
+            None => (30.0 + 60.0 * longest).min(60.0),
         };
-        let affordable = MOST_PACKETS / rate.packets(1.0);
+        let affordable = MOST_PACKETS / self.large_packets(1.0);
         (wanted.min(affordable) * 10.0).round() / 10.0
     }
 
     /// Estimates the packets that enter links in a run, including acknowledgements.
     pub fn packets(&self) -> f64 {
-        let (rate, links) = self.traffic();
-        1.5 * rate.packets(self.seconds()) * f64::from(links)
+        let links = self.kind.links.unwrap_or(1);
+        1.5 * self.large_packets(self.seconds()) * f64::from(links)
     }
 
-    /// Returns the highest rate at which packets may be sent, and the approximate number of links
-    /// that packets cross.
-    fn traffic(&self) -> (Rate, u32) {
-        match self.kind {
-            Kind::After | Kind::Both | Kind::Late | Kind::Forged => (self.marked, 2),
-            Kind::Before => (self.hidden, 2),
-            Kind::Rtts | Kind::Sizes => (self.rate, 2),
-            // Each hop carries as much as the first.
-            Kind::Lot | Kind::Taper => (self.rate.percent(100 * u64::from(self.hops.0)), 1),
-            // The rate of the same number of large packets.
-            Kind::Tiny => {
-                let tiny = self.share.permille * LARGE / TINY / 10;
-                (self.rate.percent(100 + tiny), 1)
-            }
-            _ => (self.rate, 1),
-        }
+    /// Returns the packets of 1500 bytes that may be sent in `seconds`.
+    fn large_packets(&self, seconds: f64) -> f64 {
+        let rate = self.number(self.kind.fastest.as_deref().unwrap_or("rate"));
+        // Each hop carries as much as the first. Tiny packets are as many as large ones at the
+        // same rate.
+        let tiny = self.number("share") * LARGE / TINY / 10;
+        let rate = percent(rate, 100 * self.number("hops").max(1) + tiny);
+        rate as f64 * 1000.0 / 12_000.0 * seconds
     }
 }

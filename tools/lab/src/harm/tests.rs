@@ -25,7 +25,7 @@ fn every_cell_drawn_is_a_scenario_and_reads_back() {
             assert_eq!(cells[..20], draw(group, seed, 20));
             for cell in cells {
                 let name = cell.to_string();
-                assert_eq!(name.parse(), Ok(cell), "{name}");
+                assert_eq!(name.parse(), Ok(cell.clone()), "{name}");
                 assert_eq!(cell.group(), group);
                 let text = cell.scenario(seed, ROLES);
                 assert_eq!(read(&text).name, name);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use pathmark_emulator::fairness::jain;
+use pathmark_emulator::result::jain;
 use pathmark_emulator::result::{Controllers, FlowResult, LinkResult, RunResult, WindowResult};
 use pathmark_emulator::scenario::Metric;
 

@@ -31,18 +31,18 @@ const fn roles<'a>(law: &'a str, port: &'a str, guest: &'a str) -> Roles<'a> {
     Roles { law, port, guest }
 }
 
-fn run(cell: Cell, roles: Roles<'_>) -> RunResult {
+fn run(cell: &Cell, roles: Roles<'_>) -> RunResult {
     run_seed(cell, SEED, roles)
 }
 
-fn run_seed(cell: Cell, seed: u64, roles: Roles<'_>) -> RunResult {
+fn run_seed(cell: &Cell, seed: u64, roles: Roles<'_>) -> RunResult {
     let text = cell.scenario(seed, roles);
     let scenario = Scenario::parse(Path::new("cell.toml"), &text).unwrap();
     scenario.run(|_| ControlFlow::Continue(())).unwrap()
 }
 
 /// A cell's figures with a law, compared with those with `cubic`.
-fn compare(cell: Cell, roles: Roles<'_>) -> Vec<Compared> {
+fn compare(cell: &Cell, roles: Roles<'_>) -> Vec<Compared> {
     let baseline = Roles {
         law: "cubic",
         ..roles
@@ -53,7 +53,7 @@ fn compare(cell: Cell, roles: Roles<'_>) -> Vec<Compared> {
 }
 
 /// Returns the harmed figures of a law in a cell, one per line.
-fn harm_in(cell: Cell, roles: Roles<'_>) -> String {
+fn harm_in(cell: &Cell, roles: Roles<'_>) -> String {
     let mut harmed = String::new();
     for figure in compare(cell, roles).iter().filter(|figure| figure.harm) {
         let _ = writeln!(
@@ -71,10 +71,13 @@ fn harm(group: Group) -> String {
     let cells: Vec<Cell> = draw(group, SEED, 100).into_iter().filter(cheap).collect();
     assert!(cells.len() >= CELLS);
     let cells = cells.into_iter().take(CELLS);
-    sampled(2, cells.flat_map(|cell| LAWS.map(|roles| (cell, roles))))
-        .into_iter()
-        .map(|(cell, roles)| harm_in(cell, roles))
-        .collect()
+    sampled(
+        2,
+        cells.flat_map(|cell| LAWS.map(|roles| (cell.clone(), roles))),
+    )
+    .into_iter()
+    .map(|(cell, roles)| harm_in(&cell, roles))
+    .collect()
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn several_bottlenecks() {
     let harmed: Vec<_> = harmed.lines().filter(|l| !l.starts_with(&uneven)).collect();
     assert_eq!(harmed, Vec::<&str>::new());
     let long = |law| {
-        let result = run(cell, Roles { law, ..vcp });
+        let result = run(&cell, Roles { law, ..vcp });
         let flows = result.flows.iter().filter(|f| f.name.starts_with("long"));
         flows.map(|f| f.goodput_bps).sum::<f64>()
     };
@@ -115,7 +118,7 @@ fn hops_that_show_in_the_ttl() {
         "hidden/after-20M-10M-100p-20+0-80ms",
         "loss/forged-20M-10M-20p-5%-5+0-80ms",
     ]
-    .map(|cell| harm_in(cell.parse().unwrap(), xcp))
+    .map(|cell| harm_in(&cell.parse().unwrap(), xcp))
     .concat();
     assert_eq!(harmed, "");
 }
@@ -126,7 +129,7 @@ fn hops_that_show_in_the_ttl() {
 fn many_small_flows_keep_their_share() {
     let cell: Cell = "flows/many-10M-20+2-20ms".parse().unwrap();
     for roles in LAWS {
-        let figures = compare(cell, roles);
+        let figures = compare(&cell, roles);
         let goodput = figures.iter().find(|c| c.condition == Condition::Goodput);
         let (law, cubic) = goodput.map(|c| (c.law, c.cubic)).unwrap();
         assert!(law >= 0.85 * cubic, "{}: {law} of {cubic}", roles.law);
@@ -141,7 +144,7 @@ fn no_flow_keeps_cubics_window_at_a_marked_port_with_a_short_queue() {
     let cell: Cell = "flows/ports-10M-2+4-x3-20ms".parse().unwrap();
     let [_, vcp, _] = LAWS;
     for seed in 1..=4 {
-        let result = run_seed(cell, seed, vcp);
+        let result = run_seed(&cell, seed, vcp);
         let heard = result.flows.iter().filter(|f| !f.name.starts_with("tcp"));
         let rates: Vec<f64> = heard.map(|flow| flow.goodput_bps / 1e6).collect();
         let least = rates.iter().copied().fold(f64::MAX, f64::min);

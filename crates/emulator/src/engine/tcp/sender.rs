@@ -1,4 +1,6 @@
-//! The sending end: Reno's window, or that of routers within Reno, and go-back-N.
+//! The sending end: Reno's window, or that of routers within Reno, go-back-N, and the
+//! retransmission timeout of ns-2 with timestamps: RFC 6298 with a clock of 10 ms and a minimum of
+//! 200 ms.
 
 use std::net::SocketAddr;
 
@@ -7,9 +9,7 @@ use pathmark_protocols::forged::{self, Stated};
 use pathmark_shim::Kind;
 use pathmark_transport::connection::Transmit;
 
-use super::receiver::transmit;
-use super::segment::{Ack, Segment};
-use super::timer::Timeout;
+use super::{Ack, Segment, transmit};
 use crate::engine::packet::IP_UDP_HEADER;
 
 /// Duplicate acknowledgements that cause a fast retransmit.
@@ -290,6 +290,59 @@ pub(in crate::engine) fn shim_len(kind: Option<Kind>) -> usize {
 
 fn nanos(time: Duration) -> i128 {
     i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)
+}
+
+/// Resolution of the clock in nanoseconds, `tcpTick_` of ns-2.
+const TICK: u64 = 10_000_000;
+/// Minimum, `minrto_` of ns-2, and maximum (RFC 6298, section 2.5).
+const LEAST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_secs(60);
+/// Timeout before the first RTT sample, `rtxcur_init_` of ns-2.
+const FIRST: Duration = Duration::from_secs(3);
+/// Most doublings.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// Computes the timeout from RTT samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timeout {
+    /// Smoothed RTT in eighths of a tick, and its variation in quarters.
+    rtt: Option<(u64, u64)>,
+    doublings: u32,
+}
+
+impl Timeout {
+    /// Takes the RTT of a segment from its timestamp.
+    pub(super) fn sample(&mut self, sent: Instant, now: Instant) {
+        let rtt = (now.as_nanos() / TICK).saturating_sub(sent.as_nanos() / TICK);
+        let rtt = rtt.max(1);
+        self.rtt = Some(match self.rtt {
+            None => (rtt * 8, rtt * 2),
+            Some((smoothed, variation)) => {
+                let error = rtt.abs_diff(smoothed / 8);
+                (
+                    smoothed - smoothed / 8 + rtt,
+                    (variation - variation / 4 + error).max(1),
+                )
+            }
+        });
+    }
+
+    /// Doubles the timeout until [`recover`](Self::recover).
+    pub(super) fn back_off(&mut self) {
+        self.doublings = MOST_DOUBLINGS.min(self.doublings + 1);
+    }
+
+    /// Ends the doublings, because a segment was acknowledged that was first sent after them.
+    pub(super) fn recover(&mut self) {
+        self.doublings = 0;
+    }
+
+    pub(super) fn get(&self) -> Duration {
+        let once = self.rtt.map_or(FIRST, |(smoothed, variation)| {
+            Duration::from_nanos((smoothed / 8 + variation) * TICK).max(LEAST)
+        });
+        once.saturating_mul(1 << self.doublings).min(LONGEST)
+    }
 }
 
 #[cfg(test)]

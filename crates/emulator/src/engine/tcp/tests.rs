@@ -1,4 +1,4 @@
-//! Both ends over a path of one packet at a time, whose losses the test chooses.
+//! Both ends over a path of one packet at a time, whose losses the test chooses, and the timeout.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -259,4 +259,55 @@ proptest! {
         }
         prop_assert!(path.sender.segments() <= MOST);
     }
+}
+
+/// RFC 6298, section 2, with floats, without a clock.
+#[derive(Default)]
+struct Oracle {
+    rtt: Option<(f64, f64)>,
+}
+
+impl Oracle {
+    fn sample(&mut self, rtt: f64) -> f64 {
+        let (smoothed, variation) = match self.rtt {
+            None => (rtt, rtt / 2.0),
+            Some((smoothed, variation)) => (
+                0.875 * smoothed + 0.125 * rtt,
+                0.75 * variation + 0.25 * (smoothed - rtt).abs(),
+            ),
+        };
+        self.rtt = Some((smoothed, variation));
+        (smoothed + 4.0 * variation).max(0.2)
+    }
+}
+
+#[test]
+fn the_timeout_follows_rfc_6298_within_the_clock() {
+    let (mut timeout, mut oracle) = (Timeout::default(), Oracle::default());
+    assert_eq!(timeout.get(), FIRST);
+    for round in 0..200u64 {
+        let rtt = [60, 60, 130, 400, 90][(round / 7 % 5) as usize] + round % 3;
+        let sent = Instant::from_millis(1_000 * round);
+        timeout.sample(sent, Instant::from_millis(1_000 * round + rtt));
+        let exact = oracle.sample(rtt as f64 / 1e3);
+        let off = (timeout.get().as_secs_f64() - exact).abs();
+        assert!(off <= 0.05, "{round}: {:?} {exact}", timeout.get());
+    }
+}
+
+#[test]
+fn it_doubles_up_to_a_minute_until_new_data_arrive() {
+    let mut timeout = Timeout::default();
+    timeout.sample(Instant::ZERO, Instant::from_millis(600));
+    let once = timeout.get();
+    assert_eq!(once, Duration::from_millis(1_800));
+    timeout.back_off();
+    timeout.sample(Instant::ZERO, Instant::from_millis(600));
+    assert!(timeout.get() > once, "a sample alone doesn't end it");
+    for _ in 0..100 {
+        timeout.back_off();
+    }
+    assert_eq!(timeout.get(), LONGEST);
+    timeout.recover();
+    assert!(timeout.get() <= once);
 }

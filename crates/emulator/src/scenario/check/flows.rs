@@ -7,12 +7,11 @@ use pathmark_link::keys::{Fault, nearest};
 use pathmark_protocols::forged::names_router;
 use toml::Spanned;
 
-use super::super::route::route;
-use super::super::schema::{FileFlow, OnOffSpec};
-use super::super::{
-    App, Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern, Sender, TcpLaw, UDP,
-};
 use super::{Check, PACKET};
+use crate::scenario::schema::{FileFlow, OnOffSpec};
+use crate::scenario::{
+    App, Connects, FlowSetup, Forge, LinkSetup, OnOff, Pattern, Sender, TcpLaw, UDP, route,
+};
 
 /// What is said of keys that these flows don't have.
 const NOT_OF_TCP: &str = "a flow of a TCP can't have this key";
