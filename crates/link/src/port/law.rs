@@ -187,7 +187,7 @@ impl Law {
     }
 
     #[inline]
-    pub(super) fn refresh(&mut self) {
+    fn refresh(&mut self) {
         self.timer = self
             .controller
             .as_ref()
