@@ -16,7 +16,7 @@
 //! | [`link`] | a port and the wire behind it, with a schedule of changes |
 //! | [`port`] | control law, queue and transmitter of one output |
 //! | [`separation`] | the two queues of a port that keeps packets with feedback apart |
-//! | [`queue`] | DropTail, RED, CoDel |
+//! | [`queue`] | DropTail, RED, CoDel; the interface to the owner of packets |
 //! | [`measure`] | the rate of a slower link behind a port, from probes |
 //! | [`shaper`], [`trace`] | the transmitter: a constant rate, or a recorded one |
 //! | [`wire`], [`impair`] | propagation delay, jitter; random loss and codes |
@@ -42,10 +42,8 @@ pub mod keys;
 pub mod law_view;
 pub mod link;
 pub mod measure;
-pub mod owner;
 pub mod port;
 pub mod queue;
-pub mod schedule;
 pub mod separation;
 pub mod shaper;
 pub mod stats;
@@ -56,11 +54,10 @@ mod tests;
 pub mod trace;
 pub mod wire;
 
-pub use link::{Link, LinkConfig};
-pub use owner::Owner;
-pub use port::{Departure, Port, Rebuild};
-pub use schedule::{Change, Restart, Schedule};
-pub use separation::Separation;
-pub use shaper::{Retimed, Shaper};
-pub use stats::{Delays, DropCause, Drops, Gauge, LinkStats, Summary};
-pub use wire::{Jitter, Wire, WireConfig};
+pub use crate::link::{Change, Link, LinkConfig, Restart, Schedule};
+pub use crate::port::{Departure, Port, Rebuild};
+pub use crate::queue::Owner;
+pub use crate::separation::Separation;
+pub use crate::shaper::{Retimed, Shaper};
+pub use crate::stats::{Delays, DropCause, Drops, Gauge, LinkStats, Summary};
+pub use crate::wire::{Jitter, Wire, WireConfig};

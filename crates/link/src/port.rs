@@ -1,28 +1,19 @@
-//! An output port: control law, queue, transmitter.
+//! An output port: control law, queue or queues, transmitter.
 
-mod capacity;
+mod control;
 mod follow;
 mod law;
-mod pulse;
-mod queues;
-mod restart;
-mod settings;
-mod views;
 
-use pathmark_cc::{Answer, Arrival, Instant, LinkController};
+use pathmark_cc::{Answer, Arrival, Carried, Instant, LinkController, RateChange};
 
 use crate::impair::Code;
-use crate::owner::Owner;
-use crate::queue::{Popped, Pushed, Queue, Queued};
+use crate::queue::{Depth, Limit, Owner, Popped, Pushed, Queue, Queued};
 use crate::separation::Separation;
 use crate::shaper::Shaper;
 use crate::stats::{DropCause, LinkStats};
+pub use control::Rebuild;
 use follow::Follow;
-use law::Law;
-use pulse::Pulse;
-use queues::Queues;
-
-pub use restart::Rebuild;
+use law::{Law, Pulse};
 
 /// One output port of a router.
 ///
@@ -311,7 +302,7 @@ impl<P> Port<P> {
         while let Some((at, rate)) = self.shaper.turn(now) {
             self.stats.on_rate(at, Some(rate));
             if self.follow.is_none() {
-                let capacity = capacity::effective(None, &self.shaper, self.hint);
+                let capacity = control::effective(None, &self.shaper, self.hint);
                 self.law.on_capacity(now, capacity);
             }
         }
@@ -324,7 +315,7 @@ impl<P> Port<P> {
         }
         if let Queues::Two(separation) = &mut self.queues
             && separation.window_is_over(now)
-            && let Some(rate) = capacity::effective(self.follow.as_deref(), &self.shaper, self.hint)
+            && let Some(rate) = control::effective(self.follow.as_deref(), &self.shaper, self.hint)
             && let Some(capacity) = separation.capacity(now, rate)
         {
             if let Some(law) = self.law.controller() {
@@ -386,5 +377,87 @@ impl<P> core::fmt::Debug for Port<P> {
             .field("rate", &self.rate())
             .field("controller", &self.law.controller())
             .finish_non_exhaustive()
+    }
+}
+
+/// The queues, each with its cached depth.
+enum Queues<P> {
+    One(Box<dyn Queue<P>>, Depth),
+    Two(Box<Separation<P>>),
+}
+
+impl<P> Queues<P> {
+    fn limit(&self) -> Limit {
+        match self {
+            Self::One(queue, _) => queue.limit(),
+            Self::Two(separation) => separation.limit(),
+        }
+    }
+
+    /// Whether this packet counts for the control law: every packet in a common queue, otherwise
+    /// those of its class. `None`: the packet is dropped.
+    #[inline]
+    fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
+        match self {
+            Self::One(..) => Some(true),
+            Self::Two(separation) => separation.hears(now, arrival),
+        }
+    }
+
+    /// Whether a packet that counts for the law belongs to a flow that gets answers. In a common
+    /// queue, this is only known of packets that carry feedback.
+    #[inline]
+    fn is_feedback(&self, arrival: &Arrival) -> bool {
+        matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
+    }
+
+    /// Whether the law must answer this packet.
+    #[inline]
+    fn answers(&self, arrival: &Arrival) -> bool {
+        matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
+    }
+
+    #[inline]
+    fn heard_bytes(&self) -> u64 {
+        match self {
+            Self::One(_, depth) => depth.bytes,
+            Self::Two(separation) => separation.heard_depth().bytes,
+        }
+    }
+
+    /// Records the change of rate that an answer allows a flow.
+    #[inline]
+    fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
+        if let Self::Two(separation) = self {
+            separation.on_answer(arrival, change);
+        }
+    }
+
+    /// Records that the law dropped a packet of its class.
+    #[cold]
+    fn on_policed(&mut self, bytes: u32) {
+        if let Self::Two(separation) = self {
+            separation.on_policed(bytes);
+        }
+    }
+
+    #[inline]
+    fn depth(&self) -> Depth {
+        match self {
+            Self::One(_, depth) => *depth,
+            Self::Two(separation) => separation.depth(),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
+        match self {
+            Self::One(queue, depth) => {
+                let popped = queue.pop(now, owner);
+                *depth = queue.depth();
+                popped
+            }
+            Self::Two(separation) => separation.pop(now, owner),
+        }
     }
 }

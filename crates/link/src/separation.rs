@@ -6,21 +6,16 @@
 //! number of flows (deficit round robin); a class that needs less leaves the rest to the other. If
 //! some packets of a flow carry feedback, all its packets are in the first class. The port's
 //! control law only sees this class. Its capacity is the rate that others leave, but at least the
-//! class's share, plus a small bonus while others use a part of this share (`unused.rs`).
+//! class's share, plus a small bonus while others use a part of this share (`class.rs`).
 
 mod class;
-mod unused;
-mod window;
 
 use pathmark_cc::{Arrival, Carried, Duration, Instant, RateChange};
 
 use crate::flows::{Flows, Kind, Look, WHOLE_Q16, Watch};
-use crate::owner::Owner;
-use crate::queue::{Depth, Limit, Popped, Pushed, Queue, Queued};
+use crate::queue::{Depth, Limit, Owner, Popped, Pushed, Queue, Queued};
 use crate::stats::DropCause;
-use class::{Class, part};
-use unused::Unused;
-use window::{Rates, WINDOW_NANOS, Window};
+use class::{Class, Rates, Unused, WINDOW_NANOS, Window, part};
 
 /// The two queues of a separated port, with one limit for both.
 pub struct Separation<P> {

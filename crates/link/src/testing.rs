@@ -4,9 +4,8 @@ use pathmark_cc::{
     Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpCarried, VcpCode,
 };
 
-use crate::owner::Owner;
 use crate::port::Port;
-use crate::queue::{DropTail, Limit, Queued};
+use crate::queue::{DropTail, Limit, Owner, Queued};
 use crate::separation::Separation;
 use crate::shaper::Shaper;
 use crate::stats::DropCause;

@@ -6,8 +6,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use pathmark_cc::{Duration, Instant};
 
 use crate::impair::{Code, Loss, Random};
-use crate::owner::Owner;
-use crate::queue::release_before_last;
+use crate::queue::{Owner, release_before_last};
 use crate::shaper::Retimed;
 use crate::stats::DropCause;
 

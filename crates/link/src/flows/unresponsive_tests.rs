@@ -4,11 +4,9 @@ use pathmark_cc::{Answer, Arrival, Carried, Duration, Instant, VcpAnswer};
 use proptest::prelude::*;
 
 use super::judge::fair_share;
-use super::record::MOST_STRIKES;
-use super::*;
-use crate::owner::Owner;
+use super::{MOST_STRIKES, *};
 use crate::port::Port;
-use crate::queue::Limit;
+use crate::queue::{Limit, Owner};
 use crate::stats::DropCause;
 use crate::testing::{Steady, VCP, packet, separated};
 

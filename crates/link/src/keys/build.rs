@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use pathmark_cc::{Duration, Instant, LinkAlgorithm};
 
-use super::link::{JitterSpec, LinkSpec};
+use super::link::{JitterSpec, LimitSpec, LinkSpec, QueueKind, QueueSpec};
 use super::loss::LossSpec;
-use super::queue::{LimitSpec, QueueKind, QueueSpec};
 use super::units::{Chance, RateValue};
 use crate::impair::{
     BitErrors, BitRates, GilbertElliott, Loss, Random, TimedGilbertElliott, bit_error_rate,
 };
-use crate::link::{Link, LinkConfig};
+use crate::link::{Change, Link, LinkConfig, Restart, Schedule};
 use crate::port::{Port, Rebuild};
 use crate::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red};
-use crate::schedule::{Change, Restart, Schedule};
 use crate::separation::Separation;
 use crate::shaper::Shaper;
 use crate::wire::{Jitter, WireConfig};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use pathmark_cc::{Duration, LinkAlgorithm};
 use toml::Spanned;
 
-use super::fault::{Fault, Source};
-use super::link::{ChangeSpec, LinkSpec};
-use super::queue::{LimitSpec, QueueSpec};
-use super::schema::LinkKeys;
+use super::LinkKeys;
+use super::file::{Fault, Source};
+use super::link::{ChangeSpec, LimitSpec, LinkSpec, QueueSpec};
 use super::units::RateValue;
 use crate::queue::Limit;
 use crate::trace::Trace;

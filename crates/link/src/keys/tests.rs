@@ -7,9 +7,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::check::{LinkCheck, Pace, Reader};
-use super::fault::{Fault, Source};
+use super::file::{Fault, Source};
 use super::link::LinkSpec;
-use super::schema::{LinkKeys, WithLink};
+use super::{LinkKeys, WithLink};
 use crate::queue::Limit;
 
 /// A table with one additional key.

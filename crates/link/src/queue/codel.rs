@@ -3,8 +3,7 @@
 
 use pathmark_cc::{Duration, Instant};
 
-use super::{Depth, DropTail, Limit, Popped, Pushed, Queue, Queued};
-use crate::owner::Owner;
+use super::{Depth, DropTail, Limit, Owner, Popped, Pushed, Queue, Queued};
 use crate::stats::DropCause;
 
 /// Parameters of [`CoDel`].

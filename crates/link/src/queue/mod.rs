@@ -1,20 +1,18 @@
-//! Queue disciplines for the waiting packets of a port.
+//! Queue disciplines for the waiting packets of a port, and the interface to the code that owns
+//! these packets.
 
 mod codel;
-mod droptail;
 mod red;
 #[cfg(test)]
 mod red_tests;
 
-use pathmark_cc::{Arrival, Instant};
+use std::collections::VecDeque;
 
-pub use codel::{CoDel, CoDelConfig};
-pub use droptail::DropTail;
-pub(crate) use droptail::release_before_last;
-pub use red::{BadRed, Red, RedConfig};
+use pathmark_cc::{Answer, Arrival, Instant};
 
-use crate::owner::Owner;
 use crate::stats::DropCause;
+pub use codel::{CoDel, CoDelConfig};
+pub use red::{BadRed, Red, RedConfig};
 
 /// A packet at a port.
 #[derive(Clone, Debug)]
@@ -135,4 +133,201 @@ pub struct Popped<P> {
     pub item: Option<Queued<P>>,
     /// Number of packets dropped before it, each reported to the owner as [`DropCause::Early`].
     pub dropped: u64,
+}
+
+/// Number of elements for which an empty queue keeps memory.
+const KEPT: usize = 1 << 14;
+
+/// Releases the memory of a queue whose last element is about to be taken, if it is large. Since
+/// each element pays for a part of this at most once, the mean cost per element does not increase.
+#[inline]
+pub(crate) fn release_before_last<T>(items: &mut VecDeque<T>) {
+    if items.len() == 1 && items.capacity() > KEPT {
+        release(items);
+    }
+}
+
+/// A separate function keeps the code on the common path small.
+#[cold]
+#[inline(never)]
+fn release<T>(items: &mut VecDeque<T>) {
+    items.shrink_to_fit();
+}
+
+/// A FIFO with a limit in packets or bytes.
+#[derive(Debug)]
+pub struct DropTail<P> {
+    items: VecDeque<Queued<P>>,
+    depth: Depth,
+    limit: Limit,
+}
+
+impl<P> DropTail<P> {
+    /// Creates an empty queue. Memory is allocated on first use, and mostly released once the queue
+    /// is empty.
+    pub fn new(limit: Limit) -> Self {
+        Self {
+            items: VecDeque::new(),
+            depth: Depth::default(),
+            limit,
+        }
+    }
+
+    pub(crate) fn put(&mut self, item: Queued<P>) {
+        self.depth.bytes += u64::from(item.arrival.bytes);
+        self.depth.packets += u64::from(item.packets);
+        self.items.push_back(item);
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Queued<P>> {
+        release_before_last(&mut self.items);
+        let item = self.items.pop_front()?;
+        self.forget(&item);
+        Some(item)
+    }
+
+    pub(crate) fn take_youngest(&mut self) -> Option<Queued<P>> {
+        let item = self.items.pop_back()?;
+        self.forget(&item);
+        Some(item)
+    }
+
+    pub(crate) fn newest(&self) -> Option<&Queued<P>> {
+        self.items.back()
+    }
+
+    #[inline]
+    pub(crate) const fn waiting(&self) -> Depth {
+        self.depth
+    }
+
+    fn forget(&mut self, item: &Queued<P>) {
+        self.depth.bytes -= u64::from(item.arrival.bytes);
+        self.depth.packets -= u64::from(item.packets);
+    }
+}
+
+impl<P: Send> Queue<P> for DropTail<P> {
+    fn push(&mut self, _now: Instant, item: Queued<P>, owner: &mut dyn Owner<P>) -> Pushed {
+        if self.limit.admits(self.depth, item.arrival.bytes) {
+            self.put(item);
+            Pushed::Queued
+        } else {
+            owner.dropped(item.packet, DropCause::QueueFull);
+            Pushed::Dropped(DropCause::QueueFull)
+        }
+    }
+
+    fn pop(&mut self, _now: Instant, _owner: &mut dyn Owner<P>) -> Popped<P> {
+        Popped {
+            item: self.take(),
+            dropped: 0,
+        }
+    }
+
+    fn pop_youngest(&mut self) -> Option<Queued<P>> {
+        self.take_youngest()
+    }
+
+    fn youngest(&self) -> Option<&Queued<P>> {
+        self.newest()
+    }
+
+    fn depth(&self) -> Depth {
+        self.waiting()
+    }
+
+    fn takes_whole(&self, packets: u32, bytes: u32) -> bool {
+        self.limit.admits_run(self.depth, packets, bytes)
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+}
+
+/// The owner of the packets that pass through a port. It writes marks into packets and takes
+/// back dropped ones.
+pub trait Owner<P> {
+    /// Writes `answer` into a packet that leaves for the wire. Not called for [`Answer::None`].
+    fn mark(&mut self, packet: &mut P, answer: &Answer);
+
+    /// Writes `answer` into one of the packets of a run, counted from 0; see
+    /// [`Port::arrive_run`](crate::port::Port::arrive_run).
+    fn mark_one(&mut self, run: &mut P, index: u32, answer: &Answer) {
+        let _ = index;
+        self.mark(run, answer);
+    }
+
+    /// Number of IP packets that a packet consists of.
+    fn packets(&self, packet: &P) -> u32 {
+        let _ = packet;
+        1
+    }
+
+    /// Takes back a dropped packet.
+    fn dropped(&mut self, packet: P, cause: DropCause);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{Log, queued};
+
+    fn item(id: u32, bytes: u32) -> Queued<u32> {
+        queued(id, bytes, Instant::ZERO)
+    }
+
+    #[test]
+    fn counts_packets_or_bytes() {
+        let mut log = Log::default();
+        let mut queue = DropTail::new(Limit::Packets(2));
+        for id in 0..3 {
+            queue.push(Instant::ZERO, item(id, 1500), &mut log);
+        }
+        assert_eq!(log.drops, [(2, DropCause::QueueFull)]);
+        let mut queue = DropTail::new(Limit::Bytes(3000));
+        for id in 0..3 {
+            queue.push(Instant::ZERO, item(id, 1500), &mut log);
+        }
+        assert_eq!(queue.depth().bytes, 3000);
+        assert_eq!(log.drops.len(), 2);
+    }
+
+    #[test]
+    fn one_bdp_of_the_demo_path() {
+        let rtt = core::time::Duration::from_millis(400);
+        assert_eq!(Limit::bdp(1000, 1_250_000, rtt), Limit::Bytes(500_000));
+    }
+
+    proptest! {
+        /// Enqueued = dequeued + queued, in order, with drops only if full.
+        #[test]
+        fn conserves_packets(
+            limit in 1u64..20_000,
+            steps in prop::collection::vec(prop::option::of(20u32..3000), 1..300),
+        ) {
+            let mut queue = DropTail::new(Limit::Bytes(limit));
+            let (mut log, mut model) = (Log::default(), VecDeque::new());
+            for (id, step) in (0u32..).zip(steps) {
+                if let Some(bytes) = step {
+                    let held: u64 = model.iter().map(|&(_, b): &(u32, u32)| u64::from(b)).sum();
+                    let fits = held + u64::from(bytes) <= limit;
+                    let pushed = queue.push(Instant::ZERO, item(id, bytes), &mut log);
+                    prop_assert_eq!(pushed == Pushed::Queued, fits);
+                    if fits { model.push_back((id, bytes)); }
+                } else {
+                    let popped = queue.pop(Instant::ZERO, &mut log).item.map(|i| i.packet);
+                    prop_assert_eq!(popped, model.pop_front().map(|(id, _)| id));
+                }
+                prop_assert_eq!(queue.depth().packets, model.len() as u64);
+            }
+        }
+    }
 }

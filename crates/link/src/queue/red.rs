@@ -8,9 +8,8 @@
 
 use pathmark_cc::{Duration, Instant};
 
-use super::{Depth, DropTail, Limit, Popped, Pushed, Queue, Queued};
+use super::{Depth, DropTail, Limit, Owner, Popped, Pushed, Queue, Queued};
 use crate::impair::Random;
-use crate::owner::Owner;
 use crate::stats::DropCause;
 
 const ONE: u64 = 1 << 32;

@@ -4,9 +4,8 @@ use pathmark_cc::{Carried, Duration, Instant};
 
 use super::port::{Witness, arrival, port};
 use crate::impair::Random;
-use crate::link::{Link, LinkConfig};
+use crate::link::{Change, Link, LinkConfig, Schedule};
 use crate::queue::Limit;
-use crate::schedule::{Change, Schedule};
 use crate::testing::{Log, VCP};
 use crate::wire::{Jitter, WireConfig};
 

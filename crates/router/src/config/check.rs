@@ -1,20 +1,22 @@
-//! Checks that the types of single keys cannot express.
+//! Checks that the types of single keys cannot express, such as whether `memory` suffices for the
+//! packet buffers that the limits of ports require.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
+use pathmark_link::WireConfig;
 use pathmark_link::keys::{ByteCount, Fault, LinkCheck, LinkSpec, Pace, Reader, Source, WithLink};
+use pathmark_link::queue::Limit;
 use toml::{Spanned, Value};
 
-use super::clouds::{LEAST_TRAINS, XcpISpec};
-use super::names;
 use super::schema::{
-    Config, File, FilePort, HostSpec, Interface, MeasureSpec, OwnKeys, PortSpec, RouteSpec,
+    Config, File, FilePort, HostSpec, Interface, LEAST_TRAINS, MeasureSpec, OwnKeys, PortSpec,
+    RouteSpec, XcpISpec,
 };
 use super::steer;
 use crate::encapsulation::Encapsulation;
-use crate::forward::Trust;
+use crate::forward::{Trust, WORKING, cost};
 
 const DEFAULT_MTU: u32 = 1500;
 /// RFC 791, and the range of IP's length fields.
@@ -40,7 +42,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
         return fail(id.span(), "0 means \"no router\": choose 1 to 65535");
     }
     if let Some(path) = &file.control
-        && let Some(message) = names::bad_socket(path.get_ref())
+        && let Some(message) = steer::bad_socket(path.get_ref())
     {
         return fail(path.span(), &message);
     }
@@ -91,8 +93,8 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
     let mut measuring = None;
     for port in file.port {
         let name = port.own.name.clone();
-        if !names::is_port_name(name.get_ref()) {
-            return fail(name.span(), names::PORT_NAME);
+        if !steer::is_port_name(name.get_ref()) {
+            return fail(name.span(), steer::PORT_NAME);
         }
         if names.insert(name.get_ref().clone(), ports.len()).is_some() {
             let message = format!("two ports are called `{}`", name.get_ref());
@@ -138,7 +140,7 @@ pub(super) fn config(source: &Source<'_>, file: File) -> Result<Config, Fault> {
         let prefix = *route.prefix.get_ref();
         let named = |name: &Spanned<String>| {
             let (span, name) = (name.span(), name.get_ref().as_str());
-            let unknown = || source.locate(Some(span), names::no_port(name, &names));
+            let unknown = || source.locate(Some(span), steer::no_port(name, &names));
             names.get(name).copied().ok_or_else(unknown)
         };
         let port = named(&route.port)?;
@@ -242,7 +244,7 @@ fn measure(
             ),
         };
     };
-    if !names::is_hosts(*probe.get_ref()) {
+    if !steer::is_hosts(*probe.get_ref()) {
         return fail(probe.span(), steer::NO_HOST);
     }
     if let Some(floor) = &own.floor {
@@ -267,7 +269,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
     let interface = match (&own.tun, &own.fd) {
         (Some(tun), None) => {
             let name = tun.get_ref();
-            if !names::is_interface_name(name) {
+            if !steer::is_interface_name(name) {
                 return fail(
                     tun.span(),
                     "an interface name has 1 to 15 letters, digits, '-', '_' or '.'",
@@ -306,7 +308,7 @@ fn port(source: &Source<'_>, port: FilePort) -> Result<PortSpec, Fault> {
     if let Some(address) = own
         .addresses
         .iter()
-        .find(|a| !names::is_hosts(*a.get_ref()))
+        .find(|a| !steer::is_hosts(*a.get_ref()))
     {
         return fail(address.span(), steer::NO_HOST);
     }
@@ -371,7 +373,7 @@ fn trust(value: &Value, ports: &BTreeMap<String, usize>) -> Result<Trust, String
             let prefix = place.parse().map_err(|error| format!("{error}"))?;
             prefixes.push(prefix);
         } else {
-            let meant = names::meant(place, ports.keys().map(String::as_str));
+            let meant = steer::meant(place, ports.keys().map(String::as_str));
             return Err(format!("`{place}` is neither a prefix nor a port{meant}"));
         }
     }
@@ -395,8 +397,88 @@ fn tunnel(value: &str) -> Result<Encapsulation, String> {
              answers into them"
         ));
     }
-    let meant = names::meant(value, TUNNELS.map(Encapsulation::name));
+    let meant = steer::meant(value, TUNNELS.map(Encapsulation::name));
     Err(format!(
         "no tunnel is called `{value}`, only `ipip` and `vxlan`{meant}"
     ))
+}
+
+impl Config {
+    /// Bytes of packet buffers reserved for a port.
+    pub fn reserve(&self, port: &PortSpec) -> u64 {
+        port.reserve.map_or_else(|| self.share(), |given| given.0)
+    }
+
+    /// The default reserve: half of `memory`, divided by the number of ports.
+    fn share(&self) -> u64 {
+        let ports = u64::try_from(self.ports.len()).unwrap_or(u64::MAX);
+        self.free() / 2 / ports.max(1)
+    }
+
+    /// The part of `memory` for waiting packets, in bytes.
+    fn free(&self) -> u64 {
+        self.memory.0.saturating_sub(WORKING as u64)
+    }
+
+    /// The most that a port can hold: everything that is not reserved for others.
+    fn room(&self, port: &PortSpec) -> u64 {
+        let others = self.reserved().saturating_sub(self.reserve(port));
+        self.free().saturating_sub(others)
+    }
+
+    fn reserved(&self) -> u64 {
+        let reserves = self.ports.iter().map(|port| self.reserve(port));
+        reserves.fold(0, u64::saturating_add)
+    }
+
+    /// Returns the first port that requires more than `memory` allows, and a remedy.
+    fn short_of_memory(&self) -> Option<(usize, String)> {
+        if self.reserved() > self.free() {
+            let last = self.ports.iter().rposition(|port| port.reserve.is_some());
+            let message = format!(
+                "the ports' reserves are {} together, but `memory` has {} for them: raise it, or \
+                 lower `reserve`",
+                ByteCount(self.reserved()),
+                ByteCount(self.free())
+            );
+            return Some((last.unwrap_or(0), message));
+        }
+        self.ports.iter().enumerate().find_map(|(index, port)| {
+            let (need, room) = (need(&port.link, port.mtu), self.room(port));
+            let message = format!(
+                "full, the port's queue and delay take {} of packet buffers, but of `memory` it \
+                 may use {}: lower `limit`, or raise `memory`",
+                ByteCount(need),
+                ByteCount(room)
+            );
+            (need > room).then_some((index, message))
+        })
+    }
+}
+
+/// Bytes of packet buffers for a port whose queue and wire are full of packets of its MTU.
+fn need(link: &LinkSpec, mtu: u32) -> u64 {
+    let mtu = u64::from(mtu);
+    let buffer = usize::try_from(mtu).ok().and_then(cost).unwrap_or(0) as u64;
+    let packets = |bytes: u128| {
+        let packets = bytes.div_ceil(u128::from(mtu.max(1)));
+        u64::try_from(packets).unwrap_or(u64::MAX)
+    };
+    let queue = match link.limit(None) {
+        Limit::Packets(packets) => packets,
+        Limit::Bytes(bytes) => packets(bytes.into()),
+    };
+    // With the worst values of all changes.
+    let rates = link.at.iter().filter_map(|change| change.rate);
+    let rate = rates.chain(link.rate).map(|rate| rate.bytes()).max();
+    let delays = link.at.iter().filter_map(|change| change.delay);
+    let delay = delays.map(|delay| delay.0).max().unwrap_or_default();
+    let jitter = link
+        .jitter
+        .map_or_else(Default::default, |jitter| jitter.max.0);
+    let delay = link.delay.0.max(delay).saturating_add(jitter);
+    let under_way = u128::from(rate.unwrap_or(0)).saturating_mul(delay.as_nanos());
+    let most = WireConfig::default().capacity as u64;
+    let wire = packets(under_way / 1_000_000_000).min(most);
+    queue.saturating_add(wire).saturating_mul(buffer)
 }

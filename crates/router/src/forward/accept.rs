@@ -1,17 +1,21 @@
-//! Takes a packet from the port on which it arrives to the port by which it leaves.
+//! Takes a packet from the port on which it arrives to the port by which it leaves, after checks
+//! and lookups.
 //!
 //! A port in front of a tunnel copies the inner shim in front of each departing packet. For
-//! arriving packets, it merges the copy's result back into the inner shim.
+//! arriving packets, it merges the copy's result back into the inner shim. Packets that cannot
+//! leave whole are cut: super-packets into segments, large IPv4 packets into fragments.
+
+use std::net::IpAddr;
 
 use pathmark_cc::Instant;
 use pathmark_shim::ip::{Layout, Version};
 
-use super::pool::LARGE;
-use super::route::Route;
-use super::router::Router;
-use super::tally::Refused;
+use super::pool::{Frame, LARGE};
+use super::port::{Refused, RouterPort};
+use super::refuse::{Refusal, generated, is_destination, is_neighbour, is_source};
+use super::router::{KernelHops, Route, Router, Target, enqueue};
 use crate::encapsulation::{Encapsulation, MAX_INSERTED};
-use crate::ip::complete;
+use crate::ip::{Fragments, IcmpError, complete};
 use crate::offload::{Offload, Super};
 
 /// Minimum link MTU for IPv6 (RFC 8200 §5). Senders ignore a lower reported MTU.
@@ -78,7 +82,7 @@ pub(super) fn room(
 
 /// Accepts a packet that arrived on a port in front of a tunnel.
 #[cold]
-pub(super) fn accept_tunnelled(
+fn accept_tunnelled(
     router: &mut Router,
     now: Instant,
     from: usize,
@@ -212,5 +216,223 @@ fn alone(of: &Route, layout: Layout) -> Route {
         layout,
         whole: None,
         fits: true,
+    }
+}
+
+impl Router {
+    /// Receives a packet of `len` bytes on port `from`. It is at the start of `buffer`, which
+    /// the router may keep, replacing it by another buffer of the same size.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: usize,
+        buffer: &mut Box<[u8]>,
+        len: usize,
+        offload: Offload,
+    ) {
+        let settings = self.ports.get(from).map(|port| &port.settings);
+        match settings.and_then(|settings| settings.tunnel) {
+            None => accept(self, now, from, buffer, len, offload),
+            Some(tunnel) => accept_tunnelled(self, now, from, tunnel, (buffer, len, offload)),
+        }
+    }
+
+    /// Checks a packet, finds its output port, and decrements its TTL.
+    #[inline]
+    fn examine(
+        &mut self,
+        from: usize,
+        bytes: &mut [u8],
+        offload: Offload,
+    ) -> Result<Route, Refusal> {
+        let layout = Layout::walk(bytes).map_err(|_| Refusal::Malformed)?;
+        if !layout.header_checksum_ok(bytes) {
+            return Err(Refusal::BadChecksum);
+        }
+        let (Some(source), Some(destination)) = (layout.source(bytes), layout.destination(bytes))
+        else {
+            return Err(Refusal::Malformed);
+        };
+        // A length of 0 in front of hop-by-hop options means that the options contain a larger
+        // one (RFC 2675).
+        if let [0x60..=0x6F, _, _, _, 0, 0, 0, ..] = bytes {
+            return Err(Refusal::Jumbogram);
+        }
+        if self.is_own(source) {
+            return Err(Refusal::SpoofedOwn);
+        }
+        let checks = |port: &RouterPort| port.settings.source_check;
+        if self.ports.get(from).is_some_and(checks)
+            && self.routes.lookup(source) != Some(&Target::Port(from))
+        {
+            return Err(Refusal::SourceCheck);
+        }
+        let port = match self.routes_of(from).lookup(destination) {
+            Some(Target::Local) if is_neighbour(source) => return Err(Refusal::Local),
+            _ if !is_source(source) || !is_destination(destination) => {
+                return Err(Refusal::NotForwardable);
+            }
+            Some(Target::Port(port)) => *port,
+            Some(Target::Local) => return Err(Refusal::NotForwardable),
+            None => return Err(Refusal::Icmp(IcmpError::NoRoute)),
+        };
+        let whole = match offload.gso {
+            Some(gso) => Some(Super::new(bytes, &layout, gso).map_err(|_| Refusal::BadOffload)?),
+            None => None,
+        };
+        if layout.decrement_ttl(bytes).is_none() {
+            return Err(Refusal::Icmp(IcmpError::TimeExceeded));
+        }
+        let settings = self.ports.get(port).map(|port| &port.settings);
+        let mtu = settings.map_or(0, |settings| settings.mtu);
+        let largest = whole.map_or(layout.len(), |whole| whole.largest());
+        let room = match settings.and_then(|settings| settings.tunnel) {
+            None => mtu,
+            Some(tunnel) => room(tunnel, mtu, largest, bytes, &layout),
+        };
+        let fits = largest <= mtu as usize;
+        if largest > room as usize && layout.dont_fragment(bytes) {
+            return Err(Refusal::Icmp(IcmpError::TooBig(room)));
+        }
+        if port == from {
+            let packets = whole.as_ref().map_or(1, Super::segments);
+            self.counters.hairpin += u64::try_from(packets).unwrap_or(u64::MAX);
+        }
+        Ok(Route {
+            port,
+            layout,
+            whole,
+            fits,
+            kernel: KernelHops {
+                before: self.kernel_hops(from),
+                behind: self.kernel_hops(port),
+            },
+        })
+    }
+
+    /// The hops that the kernel subtracts between port `port`'s interface and a network card.
+    #[inline]
+    fn kernel_hops(&self, port: usize) -> u8 {
+        let forwards = |port: &RouterPort| port.settings.kernel_forwards;
+        u8::from(self.ports.get(port).is_some_and(forwards))
+    }
+
+    /// Whether this is one of the router's own addresses.
+    #[inline]
+    fn is_own(&self, address: IpAddr) -> bool {
+        match self.own.len() {
+            0..=8 => self.own.contains(&address),
+            _ => self.own.binary_search(&address).is_ok(),
+        }
+    }
+}
+
+impl Router {
+    /// Cuts a super-packet, and sends each segment separately.
+    pub(super) fn cut(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        whole: &Super,
+        route: &Route,
+        believed: bool,
+    ) {
+        for index in 0..whole.segments() {
+            let Some(mut buffer) = self.store.pool.take(whole.segment_len(index)) else {
+                self.no_buffer(route.port);
+                continue;
+            };
+            let Some((len, offload)) = whole.segment(bytes, index, &mut buffer) else {
+                self.store.pool.give_buffer(buffer);
+                continue;
+            };
+            let mut frame = Frame::new(buffer, len, offload);
+            frame.hops = route.kernel.hops();
+            if !route.fits {
+                let exit = (route.port, route.kernel);
+                self.fragment(now, frame.bytes(), offload, exit, believed);
+                self.store.pool.give(frame);
+                continue;
+            }
+            let Ok(layout) = Layout::walk(frame.bytes()) else {
+                self.store.pool.give(frame);
+                continue;
+            };
+            let known = self
+                .classifier
+                .classify(frame.bytes(), &layout, route.kernel.before);
+            let Some(port) = self.ports.get_mut(route.port) else {
+                self.store.pool.give(frame);
+                return;
+            };
+            let (arrival, carrier) = port.heed(believed, known, 1);
+            self.enqueue(now, route.port, Some(frame), arrival, carrier, 1);
+        }
+    }
+
+    /// Counts a packet for port `port` that was dropped for want of a buffer.
+    fn no_buffer(&mut self, port: usize) {
+        self.counters.no_buffer += 1;
+        if let Some(port) = self.ports.get_mut(port) {
+            port.no_buffer(1);
+        }
+    }
+
+    pub(super) fn fragment(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        offload: Offload,
+        (port, kernel): (usize, KernelHops),
+        believed: bool,
+    ) {
+        let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);
+        let Some(mut whole) = self.store.pool.copy(bytes, Offload::default()) else {
+            self.no_buffer(port);
+            return;
+        };
+        if let Some(partial) = offload.checksum {
+            complete(whole.bytes_mut(), partial);
+        }
+        match Fragments::new(whole.bytes(), mtu) {
+            Ok(mut fragments) => {
+                self.counters.fragmented += 1;
+                let mut pieces = 0;
+                while let Some(len) = fragments.next_into(&mut self.scratch) {
+                    let part = self.scratch.get(..len).unwrap_or(&[]);
+                    pieces += 1;
+                    let Ok(layout) = Layout::walk(part) else {
+                        continue;
+                    };
+                    let known = self.classifier.classify(part, &layout, kernel.before);
+                    let Some(heeding) = self.ports.get_mut(port) else {
+                        break;
+                    };
+                    let (arrival, carrier) = heeding.heed(believed, known, 1);
+                    let mut frame = self.store.pool.copy(part, Offload::default());
+                    kernel.note(&mut frame);
+                    self.wake(port);
+                    enqueue(
+                        &mut self.ports,
+                        &mut self.store,
+                        &mut self.counters,
+                        now,
+                        port,
+                        frame,
+                        (arrival, carrier, 1),
+                    );
+                }
+                // The first fragment counts as the packet itself.
+                generated(&mut self.ports, port, usize::saturating_sub(pieces, 1));
+            }
+            Err(_) => {
+                self.counters.too_big += 1;
+                if let Some(port) = self.ports.get_mut(port) {
+                    port.tally.offered += 1;
+                    port.tally.too_big += 1;
+                }
+            }
+        }
+        self.store.pool.give(whole);
     }
 }

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 
 use pathmark_cc::{Answer, Arrival, Carried};
-use pathmark_protocols::ecn;
-use pathmark_protocols::packet::{self, Row, Target};
-use pathmark_protocols::shim::{self, Carrier, Identity};
+use pathmark_protocols::packet::{Row, Target};
+use pathmark_protocols::shim::{Carrier, Identity};
+use pathmark_protocols::{ecn, packet, shim};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::{ChecksumState, Datagram};
 
-use super::frame::Frame;
+use super::pool::Frame;
 use crate::ip::Prefix;
 use crate::offload::Super;
 

@@ -12,8 +12,7 @@ use pathmark_cc::{Duration, Instant, Upstream};
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
 
-use super::cloud_meter::{CloudMeter, gather};
-use super::own_udp::{HEADERS, udp_around};
+use super::cloud_meter::{CloudMeter, HEADERS, gather, udp_around};
 use super::refuse::generated;
 use super::router::{Router, Target};
 use super::turns::TICK;

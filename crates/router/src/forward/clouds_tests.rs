@@ -1,7 +1,7 @@
 //! Three routers in a row, the middle one without XCP: the last one measures its unused
 //! capacity.
 
-#[path = "clouds_row.rs"]
+#[path = "clouds_tests/row.rs"]
 mod row;
 
 use std::collections::BTreeMap;

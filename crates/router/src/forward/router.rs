@@ -5,19 +5,16 @@ use std::net::IpAddr;
 use pathmark_cc::{Answer, Arrival, Instant};
 use pathmark_link::{DropCause, Owner};
 use pathmark_protocols::packet::Row;
-use pathmark_protocols::shim::Carrier;
-use pathmark_protocols::shim::Identity;
+use pathmark_protocols::shim::{Carrier, Identity};
+use pathmark_shim::ip::Layout;
 
 use super::classify::{Classifier, tell_alike, write_answer};
 use super::cloud_meter::CloudMeter;
 use super::deadlines::Deadlines;
-use super::frame::Frame;
-use super::pool::{Account, LARGE, Pool};
-use super::port::{RouterPort, Trust};
-use super::route::Route;
-use super::tally::{Counters, Refused};
+use super::pool::{Account, Frame, LARGE, Pool};
+use super::port::{Counters, Refused, RouterPort, Trust};
 use crate::ip::{Reassembly, RouteTable, Routes, TokenBucket};
-use crate::offload::Offload;
+use crate::offload::{Offload, Super};
 
 /// The target of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -427,4 +424,42 @@ pub(super) fn enqueue(
     port.tally.offered += u64::from(packets);
     frame.carrier = carrier;
     port.link.arrive_run(now, arrival, packets, frame, store);
+}
+
+/// A packet that may be forwarded, and its output port.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) port: usize,
+    pub(super) layout: Layout,
+    pub(super) whole: Option<Super>,
+    /// True if its packets fit the next link's MTU.
+    pub(super) fits: bool,
+    /// Hops that the host's kernel subtracts.
+    pub(super) kernel: KernelHops,
+}
+
+/// Hops that the host's kernel subtracts from a packet's TTL because it forwards the packet too,
+/// between a network card and an interface of the router.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KernelHops {
+    /// Before the router reads the packet.
+    pub(super) before: u8,
+    /// After the router has written the packet.
+    pub(super) behind: u8,
+}
+
+impl KernelHops {
+    /// Records in a packet the hops that this machine subtracts.
+    #[inline]
+    pub(super) fn note(self, frame: &mut Option<Frame>) {
+        if let Some(frame) = frame {
+            frame.hops = self.hops();
+        }
+    }
+
+    /// The hops that the whole machine subtracts.
+    #[inline]
+    pub(super) fn hops(self) -> u8 {
+        self.before.saturating_add(1).saturating_add(self.behind)
+    }
 }

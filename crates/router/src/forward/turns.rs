@@ -3,7 +3,7 @@
 use pathmark_cc::{Duration, Instant};
 use pathmark_link::Link;
 
-use super::frame::Frame;
+use super::pool::Frame;
 use super::router::Router;
 
 /// The smallest step of time.

@@ -5,11 +5,11 @@ use std::io;
 
 use pathmark_link::keys::nearest;
 
-use super::closed;
-use super::entries::Rule;
-use super::plan::{Wanted, wanted};
+use super::plan::Wanted;
 use super::sight::{FoundRule, Sight};
 use super::state::closed_name;
+use super::step::Rule;
+use super::{closed, plan};
 use crate::config::{Config, OnStop};
 
 /// The kernel's own table, whose rule comes first and is only about this machine's addresses.
@@ -79,7 +79,7 @@ pub(crate) fn look(config: &Config) -> io::Result<Vec<Fault>> {
 /// All faults, in the order of ports.
 pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
     let names: Vec<&str> = sight.names().collect();
-    let wanted = wanted(config, sight.ipv6, &names);
+    let wanted = plan::wanted(config, sight.ipv6, &names);
     let mut found = Vec::new();
     let mut fault = |port, kind, text| found.push(Fault { port, kind, text });
     for steer in &config.steers {

@@ -8,8 +8,8 @@ use pathmark_link::keys::read_regular;
 use serde::Deserialize;
 
 use super::SetupError;
-use super::entries::MAIN;
 use super::state::State;
+use super::step::MAIN;
 use crate::config::{Config, DEFAULT_TABLE, PortSpec};
 use crate::tun::LinkState;
 

@@ -20,25 +20,23 @@
 //! are commands of iproute2 and writes to sysctls (`step`).
 
 mod closed;
-mod entries;
 mod faults;
 mod marks;
 mod plan;
 mod sight;
 mod state;
 mod step;
-mod sysctl;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
 use crate::output::log_line;
 use crate::tun::{LinkState, sys};
-
 pub(crate) use faults::{Fault, FaultKind, look};
 pub(crate) use sight::{named_addresses, table_of};
 pub use step::Step;

@@ -6,8 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::entries::{PROTOCOL, Route, Rule};
-use super::sysctl::has_ipv6;
+use super::step::{PROTOCOL, Route, Rule, has_ipv6};
 use crate::tun::netlink::{Socket, attributes, printable, push_attribute, u32_at};
 use crate::tun::{LinkState, links};
 

@@ -1,17 +1,14 @@
 //! The kernel's present interfaces, rules, routes, sysctls and tables of nftables.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use serde::Deserialize;
 
 use super::SetupError;
-use super::entries::{Route, Rule};
 use super::sight::{addresses, foreign_routes, own_routes, rules, versions};
-use super::step::nft;
-use super::sysctl::{RP_FILTER, has_ipv6, sysctl, sysctls};
+use super::step::{RP_FILTER, Route, Rule, has_ipv6, nft, sysctl, sysctls};
 use crate::tun::netlink::Socket;
 use crate::tun::{LinkState, links};
 

@@ -1,8 +1,10 @@
-//! One step: a command of iproute2 or nftables, or a sysctl to write.
+//! One step: a rule or route in the syntax of ip(8), a command of nftables, or a sysctl to write.
 
-use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::{fmt, fs};
+
+use ipnet::IpNet;
 
 use super::SetupError;
 
@@ -120,4 +122,128 @@ impl fmt::Display for Quoted<'_> {
             write!(f, "'{}'", self.0.replace('\'', r"'\''"))
         }
     }
+}
+
+/// Protocol number of our rules and routes, unassigned in iproute2 6.1
+/// (`/etc/iproute2/rt_protos`).
+pub(super) const PROTOCOL: u8 = 118;
+
+/// The main table's number (`RT_TABLE_MAIN`).
+pub(super) const MAIN: u32 = 254;
+
+/// A policy rule that leads to a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) v6: bool,
+    pub(super) priority: u32,
+    pub(super) from: Option<String>,
+    pub(super) mark: Option<u32>,
+    pub(super) to: Option<IpNet>,
+    pub(super) table: u32,
+    pub(super) ours: bool,
+}
+
+/// One of our routes. Without a `device`, it rejects packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub(super) v6: bool,
+    pub(super) table: u32,
+    pub(super) to: Option<IpNet>,
+    pub(super) device: Option<String>,
+    pub(super) metric: u32,
+}
+
+fn family(v6: bool) -> &'static str {
+    if v6 { "-6" } else { "-4" }
+}
+
+impl Rule {
+    pub(super) fn add(&self) -> Step {
+        Step::ip(format!("{} rule add {self}", family(self.v6)))
+    }
+
+    pub(super) fn delete(&self) -> Step {
+        Step::ip(format!("{} rule delete {self}", family(self.v6)))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "priority {}", self.priority)?;
+        if let Some(from) = &self.from {
+            write!(f, " iif {from}")?;
+        }
+        if let Some(mark) = self.mark {
+            write!(f, " fwmark {mark}")?;
+        }
+        if let Some(to) = self.to {
+            write!(f, " to {to}")?;
+        }
+        write!(f, " lookup {} protocol {PROTOCOL}", self.table)
+    }
+}
+
+impl Route {
+    /// Whether both have the same table, destination and metric, of which only one route can
+    /// exist.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        (self.v6, self.table, self.to, self.metric)
+            == (other.v6, other.table, other.to, other.metric)
+    }
+
+    pub(super) fn add(&self) -> Step {
+        Step::ip(format!("{} route replace {self}", family(self.v6)))
+    }
+
+    pub(super) fn delete(&self) -> Step {
+        Step::ip(format!("{} route delete {self}", family(self.v6)))
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.device.is_none() {
+            f.write_str("unreachable ")?;
+        }
+        match self.to {
+            Some(to) => write!(f, "{to}")?,
+            None => f.write_str("default")?,
+        }
+        if let Some(device) = &self.device {
+            write!(f, " dev {device}")?;
+        }
+        let Self { table, metric, .. } = self;
+        write!(f, " table {table} metric {metric} protocol {PROTOCOL}")
+    }
+}
+
+/// Source validation of all interfaces. The larger value of this and the interface's own
+/// applies.
+pub(super) const RP_FILTER: &str = "ipv4/conf/all/rp_filter";
+
+/// The file of a sysctl under `net`.
+pub(super) fn sysctl(key: &str) -> PathBuf {
+    Path::new("/proc/sys/net").join(key)
+}
+
+/// The sysctls that an interface needs: files and values.
+pub(super) fn sysctls(name: &str, ipv6: bool) -> impl Iterator<Item = (PathBuf, &'static str)> {
+    // Source validation must be off because packets return with sources from behind a card,
+    // which has already validated them. Routes without carrier must be ignored because this is
+    // how the kernel notices that no router runs. There must be no link-local address, so that
+    // the kernel itself sends nothing.
+    let v4 = [("rp_filter", "0"), ("ignore_routes_with_linkdown", "1")];
+    let v6 = [("addr_gen_mode", "1"), ("ignore_routes_with_linkdown", "1")];
+    let of = |family: &str, key: &str| sysctl(&format!("{family}/conf/{name}/{key}"));
+    let v4 = v4.map(|(key, value)| (of("ipv4", key), value));
+    let v6 = v6.map(|(key, value)| (of("ipv6", key), value));
+    v4.into_iter().chain(v6.into_iter().filter(move |_| ipv6))
+}
+
+/// True if new interfaces have IPv6.
+pub(super) fn has_ipv6() -> bool {
+    ["all", "default"].iter().all(|conf| {
+        let file = format!("/proc/sys/net/ipv6/conf/{conf}/disable_ipv6");
+        fs::read_to_string(file).is_ok_and(|value| value.trim() == "0")
+    })
 }

@@ -4,12 +4,11 @@ mod steering;
 
 use std::path::Path;
 
-use super::entries::{Route, Rule};
 use super::plan::{Owner, down, up};
 use super::state::State;
+use super::step::{Route, Rule};
 use super::*;
-use crate::tun::LinkKind;
-use crate::tun::LinkState as Link;
+use crate::tun::{LinkKind, LinkState as Link};
 
 const CONFIG: &str = r#"
 [[port]]
@@ -305,7 +304,7 @@ fn a_route_of_others_is_not_replaced() {
     let mut state = fresh();
     let own = Route {
         to: Some("192.0.2.1/32".parse().unwrap()),
-        ..route(entries::MAIN, Some("eth5"), 100)
+        ..route(step::MAIN, Some("eth5"), 100)
     };
     state.foreign = vec![own];
     state.foreign[0].metric = 0;
@@ -321,7 +320,7 @@ fn a_route_of_others_is_not_replaced() {
 fn what_stands_in_the_way_is_said() {
     let mut state = fresh();
     let mut warned = |key: &str, value: &str| {
-        state.sysctls.insert(sysctl::sysctl(key), value.to_owned());
+        state.sysctls.insert(step::sysctl(key), value.to_owned());
         plan::warnings(&config(CONFIG), &state).join("\n")
     };
     assert_eq!(warned("ipv4/ip_forward", "1"), "");
@@ -333,7 +332,7 @@ fn what_stands_in_the_way_is_said() {
         let mut state = fresh();
         state.ipv6 = ipv6;
         for key in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-            state.sysctls.insert(sysctl::sysctl(key), "0".to_owned());
+            state.sysctls.insert(step::sysctl(key), "0".to_owned());
         }
         let said = plan::warnings(&config(&text), &state).join("\n");
         let parts = [
@@ -347,7 +346,7 @@ fn what_stands_in_the_way_is_said() {
     assert_eq!(only("::/0", true), [false, true, false]);
     assert_eq!(only("::/0", false), [false, false, true]);
     assert_eq!(only("0.0.0.0/0", false), [true, false, false]);
-    assert!(warned(sysctl::RP_FILTER, "1").contains("all.rp_filter is not 0"));
+    assert!(warned(step::RP_FILTER, "1").contains("all.rp_filter is not 0"));
 }
 
 #[test]

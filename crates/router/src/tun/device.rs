@@ -1,13 +1,17 @@
-//! A TUN interface.
+//! A TUN interface. Each packet is read into a buffer in which it can stay. Consecutive packets of
+//! a flow are written as a super-packet.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io;
+use std::io::{IoSlice, IoSliceMut, Read as _, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
 use super::links::{Namespaces, Watch};
-use super::sys::{self, Offloads, Unfit};
+use super::sys;
+use super::sys::{Offloads, Unfit};
 use crate::config::Interface;
-use crate::offload::{Offload, VNET_LEN};
+use crate::forward::{Frame, LARGE, Router, USUAL};
+use crate::offload::{Coalescer, GsoKind, Offload, VNET_LEN};
 
 /// The reason why an interface cannot be used, with a remedy.
 #[derive(Debug, thiserror::Error)]
@@ -233,5 +237,148 @@ fn explain(source: io::Error, name: &str) -> DeviceError {
             name,
             source,
         },
+    }
+}
+
+/// Slices per write: virtio-net header, packet header, and the payloads of a super-packet.
+const SLICES: usize = 66;
+
+/// The output of one port, which keeps its allocation between uses.
+#[derive(Debug, Default)]
+pub struct Egress {
+    segments: Vec<Frame>,
+}
+
+impl Egress {
+    /// Writes all packets that have reached the far end of `port`'s link.
+    pub fn flush(
+        &mut self,
+        now: pathmark_cc::Instant,
+        router: &mut Router,
+        port: usize,
+        device: &Device,
+    ) {
+        let mut coalescer: Option<Coalescer> = None;
+        while let Some(frame) = router.poll(now, port) {
+            let appended = coalescer
+                .as_mut()
+                .is_some_and(|coalescer| coalescer.append(frame.bytes(), frame.offload));
+            if !appended {
+                self.write(coalescer.take(), router, port, device);
+                coalescer = start(&frame, device);
+            }
+            self.segments.push(frame);
+        }
+        self.write(coalescer, router, port, device);
+    }
+
+    fn write(
+        &mut self,
+        coalescer: Option<Coalescer>,
+        router: &mut Router,
+        port: usize,
+        device: &Device,
+    ) {
+        let Some(first) = self.segments.first() else {
+            return;
+        };
+        let mut coalescer = coalescer;
+        let header_len = coalescer.as_ref().map_or(0, Coalescer::header_len);
+        let result = if let Some((header, offload)) = coalescer.as_mut().and_then(Coalescer::finish)
+        {
+            let vnet = offload.emit(u16::try_from(header_len).unwrap_or(0));
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let payloads = self
+                .segments
+                .iter()
+                .map(|segment| segment.bytes().get(header_len..));
+            let parts = [&vnet, header].into_iter();
+            let parts = parts.chain(payloads.map(Option::unwrap_or_default));
+            let mut used = 0;
+            for (slice, part) in slices.iter_mut().zip(parts) {
+                *slice = IoSlice::new(part);
+                used += 1;
+            }
+            device.write(slices.get(..used).unwrap_or(&[]))
+        } else {
+            let vnet = first.offload.emit(first.header_len());
+            device.write(&[IoSlice::new(&vnet), IoSlice::new(first.bytes())])
+        };
+        let packets = self
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.packets()))
+            .sum();
+        router.wrote(port, packets, result.is_ok());
+        let counters = router.counters_mut();
+        match result {
+            Ok(()) => counters.written += 1,
+            Err(_) => counters.write_errors += 1,
+        }
+        for frame in self.segments.drain(..) {
+            router.pool_mut().give(frame);
+        }
+    }
+}
+
+/// Starts coalescing only if the interface accepts the resulting kind of super-packet.
+fn start(frame: &Frame, device: &Device) -> Option<Coalescer> {
+    let coalescer = Coalescer::start(frame.bytes(), frame.offload)?;
+    let allowed = match coalescer.kind() {
+        GsoKind::Udp => device.offloads().udp,
+        GsoKind::TcpV4 | GsoKind::TcpV6 => device.offloads().tcp,
+    };
+    allowed.then_some(coalescer)
+}
+
+/// A packet that was read: the buffer that it starts in, which the router may keep and replace,
+/// its length, and its remaining offload work.
+pub(super) type Read<'a> = (&'a mut Box<[u8]>, usize, Offload);
+
+/// Buffers for reading.
+#[derive(Debug)]
+pub(super) struct Ingress {
+    usual: Box<[u8]>,
+    large: Box<[u8]>,
+    /// True if the last packet exceeded the usual buffer.
+    in_large: bool,
+}
+
+impl Ingress {
+    pub(super) fn new() -> Self {
+        Self {
+            usual: vec![0; USUAL].into_boxed_slice(),
+            large: vec![0; LARGE].into_boxed_slice(),
+            in_large: false,
+        }
+    }
+
+    /// Reads the next packet of an interface; `None` if there is none.
+    ///
+    /// Because super-packets usually follow each other, the packet after one is read into a
+    /// large buffer, in which it can stay. Others are read into a buffer of the usual size, and
+    /// continue in the large one if they are longer.
+    ///
+    /// # Errors
+    /// See [`Device::read`].
+    #[inline]
+    pub(super) fn read(&mut self, device: &Device) -> io::Result<Option<Read<'_>>> {
+        if self.in_large {
+            let Some((len, offload)) = device.read(&mut self.large, None)? else {
+                return Ok(None);
+            };
+            self.in_large = len > USUAL;
+            return Ok(Some((&mut self.large, len, offload)));
+        }
+        let (start, rest) = self.large.split_at_mut(USUAL);
+        let Some((len, offload)) = device.read(&mut self.usual, Some(rest))? else {
+            return Ok(None);
+        };
+        if len <= USUAL {
+            return Ok(Some((&mut self.usual, len, offload)));
+        }
+        start.copy_from_slice(&self.usual);
+        self.in_large = true;
+        Ok(Some((&mut self.large, len, offload)))
     }
 }

@@ -6,11 +6,8 @@ use std::time::Instant as Clock;
 
 use pathmark_cc::{Duration, Instant};
 
-use super::device::Device;
-use super::egress::Egress;
-use super::gather::{Gather, Presence};
-use super::ingress::Ingress;
-use super::poller::{Poller, Ready};
+use super::device::{Device, Egress, Ingress};
+use super::poller::{Gather, Poller, Presence, Ready};
 use super::sys;
 use crate::forward::{Refused, Router};
 use crate::offload::Offload;

@@ -11,15 +11,11 @@
 
 mod device;
 mod driver;
-mod egress;
-mod gather;
-mod ingress;
 pub(crate) mod links;
 pub(crate) mod netlink;
 mod poller;
 pub(crate) mod sys;
 
-pub use device::{Device, DeviceError};
+pub use device::{Device, DeviceError, Egress};
 pub use driver::{Deaf, Driver, Event, Pace};
-pub use egress::Egress;
 pub use links::{LinkKind, LinkState, Namespaces, Watch, find};

@@ -4,29 +4,28 @@
     reason = "system calls that the standard library does not wrap"
 )]
 
-mod identity;
 mod interface;
-mod netlink;
 mod process;
-mod unix;
+mod sockets;
 mod wait;
 
-use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr;
+use std::{io, ptr};
 
-pub(crate) use identity::{Identity, drop_privileges, effective_user, group, user};
-pub(crate) use interface::Offloads;
-pub(crate) use interface::{Unfit, adopt_tun, bring_up, namespace_of, open_tun, set_offloads};
-pub(crate) use netlink::{filter_lists, route_events, route_socket};
+pub(crate) use interface::{
+    Offloads, Unfit, adopt_tun, bring_up, namespace_of, open_tun, set_offloads,
+};
 pub(crate) use process::{
-    Signal, Signals, address_space, age_of_last, give_way, monotonic_micros, precise_timers,
-    raise_descriptor_limit, random, return_memory, thread_seconds,
+    Identity, Signal, Signals, address_space, age_of_last, drop_privileges, effective_user,
+    give_way, group, monotonic_micros, precise_timers, raise_descriptor_limit, random,
+    return_memory, thread_seconds, user,
 };
 #[cfg(test)]
-pub(crate) use unix::set_backlog;
-pub(crate) use unix::{connect_within, give_to, place, set_mode, try_connect};
+pub(crate) use sockets::set_backlog;
+pub(crate) use sockets::{
+    connect_within, filter_lists, give_to, place, route_events, route_socket, set_mode, try_connect,
+};
 pub(crate) use wait::{
     epoll, epoll_add, epoll_remove, epoll_wait, hung_up, readable, wait, writable,
 };

@@ -2,9 +2,8 @@
 
 use pathmark_cc::Instant;
 
-use super::super::{Flows, Set, lately};
-use super::bucket::Bucket;
-use super::record::{PERSISTS, Record};
+use super::{Bucket, PERSISTS, Record};
+use crate::flows::{Flows, Set, lately};
 
 /// Points for an epoch above the share, doubled if the queue drops a quarter or more or the flow
 /// defies its answers. Any other epoch subtracts one point.

@@ -2,13 +2,12 @@
 
 use ipnet::IpNet;
 
-use super::super::SetupError;
-use super::super::marks::{alias, former, named, table_of};
-use super::super::state::State;
-use super::super::step::Step;
-use super::super::sysctl::sysctls;
 use super::{LEAST_IPV6_MTU, delete};
 use crate::config::{Config, PortSpec};
+use crate::setup::SetupError;
+use crate::setup::marks::{alias, former, named, table_of};
+use crate::setup::state::State;
+use crate::setup::step::{Step, sysctls};
 use crate::tun::{LinkKind, LinkState};
 
 /// The kernel's default queue length of a TUN interface.
