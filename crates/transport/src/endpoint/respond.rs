@@ -4,9 +4,9 @@ use crate::crypto::reset::MIN_RESET_LEN;
 use crate::crypto::{EndpointKey, InitialCrypto, Random, ResetToken, Side};
 use crate::wire::frame::ConnectionClose;
 use crate::wire::packet::{
-    FIXED_BIT, Header, SAMPLE_OFFSET, TAG_LEN, TruncatedNumber, negotiation, retry,
+    FIXED_BIT, Header, SAMPLE_OFFSET, TAG_LEN, TruncatedNumber, encode_retry, version,
 };
-use crate::wire::{ConnectionId, TransportError, WriteError, Writer, version};
+use crate::wire::{ConnectionId, TransportError, WriteError, Writer};
 
 /// Maximum length of any answer.
 const MAX_LEN: usize = 1200;
@@ -41,7 +41,7 @@ pub(super) fn version_negotiation(
     ];
     written(out, |w| {
         // [9000 17.2.1 negotiation-fields]
-        negotiation::encode(w, their_scid, their_dcid, &versions, unused)
+        version::encode_negotiation(w, their_scid, their_dcid, &versions, unused)
     })
 }
 
@@ -57,7 +57,7 @@ pub(super) fn retry(
 ) -> Result<(), WriteError> {
     let [unused] = random.bytes();
     written(out, |w| {
-        retry::encode(w, their_scid, our_scid, token, unused)?;
+        encode_retry(w, their_scid, our_scid, token, unused)?;
         let tag = crypto.retry_tag(their_dcid.as_slice(), w.written());
         w.put_slice(&tag)
     })
