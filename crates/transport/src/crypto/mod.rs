@@ -13,20 +13,20 @@
 //! protecting anything.
 //!
 //! An endpoint additionally seals address-validation tokens and derives stateless reset tokens by
-//! using a secret through [`EndpointKey`]; [`token`] and [`reset`] define the formats. The caller
-//! must provide random bytes and secrets, except those that a TLS library draws for its own
-//! handshake.
+//! using a secret through [`EndpointKey`]; [`token`] defines the formats. The caller must provide
+//! secrets, and the seed of [`Random`], except for what a TLS library draws for its own handshake.
 
 use core::fmt;
 use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 mod error;
 mod key_update;
 pub mod null;
 #[cfg(feature = "rustls")]
 mod provider;
-mod random;
-pub mod reset;
 #[cfg(feature = "rustls")]
 pub mod tls;
 pub mod token;
@@ -40,16 +40,13 @@ mod session_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use error::{AeadLimitReached, CertificateProblem, ExportError, HandshakeError, StartError};
-pub use key_update::{KeyUpdateError, OneRttKeys, OpenFailure, Opened, Phase, SealFailure};
-pub use random::Random;
-pub use reset::ResetToken;
-
-#[cfg(feature = "rustls")]
-pub use provider::gather_entropy;
-
 pub use crate::wire::Side;
 pub use crate::wire::packet::SAMPLE_LEN;
+pub use error::{AeadLimitReached, CertificateProblem, ExportError, HandshakeError, StartError};
+pub use key_update::{KeyUpdateError, OneRttKeys, OpenFailure, Opened, Phase, SealFailure};
+#[cfg(feature = "rustls")]
+pub use provider::gather_entropy;
+pub use token::ResetToken;
 
 /// Length of a Retry Integrity Tag in bytes (RFC 9001 §5.8).
 pub const RETRY_TAG_LEN: usize = 16;
@@ -326,3 +323,59 @@ pub trait EndpointKey: Send + Sync + fmt::Debug {
 
 /// Shared handle to an endpoint's key.
 pub type SharedEndpointKey = Arc<dyn EndpointKey>;
+
+/// A cryptographically secure generator. With a seed from the operating system, its output is
+/// suitable for connection ids, challenges and nonces. With a fixed seed, an emulation is
+/// reproducible byte for byte.
+pub struct Random(StdRng);
+
+impl Random {
+    /// Creates a generator from `seed`.
+    pub fn from_seed(seed: [u8; 32]) -> Self {
+        Self(StdRng::from_seed(seed))
+    }
+
+    /// Creates a generator from a short seed, for emulations and tests.
+    pub fn from_u64(seed: u64) -> Self {
+        Self(StdRng::seed_from_u64(seed))
+    }
+
+    /// Creates a separate generator for a component, seeded from this one.
+    #[must_use]
+    pub fn fork(&mut self) -> Self {
+        Self::from_seed(self.bytes())
+    }
+
+    /// Fills `out`.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        self.0.fill_bytes(out);
+    }
+
+    /// Returns `N` random bytes.
+    #[must_use]
+    pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut out = [0; N];
+        self.fill(&mut out);
+        out
+    }
+
+    /// Returns 64 random bits.
+    #[must_use]
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// Returns a number below `bound`, uniformly distributed except for a bias of at most
+    /// `bound` / 2^64, or 0 if `bound` is 0.
+    #[must_use]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let wide = u128::from(self.next_u64()) * u128::from(bound);
+        u64::try_from(wide >> 64).unwrap_or(0)
+    }
+}
+
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Random(..)")
+    }
+}

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 
-use super::OVERHEAD;
-use super::counters::{QueueCounters, add};
 use super::delay::{Delay, INTERVAL, Response, Verdict};
+use super::{OVERHEAD, QueueCounters, add};
 use crate::wire::frame::datagram_len;
 use crate::wire::{Frame, Writer};
 use crate::{Duration, Ecn, Instant};

@@ -92,3 +92,27 @@ fn what_waits_for_room_drops_nothing() {
     assert!(!datagrams.on_datagram(b"scarce", Ecn::NotEct, true));
     assert_eq!(datagrams.unread_bytes(), 0);
 }
+
+#[test]
+fn totals_add_up() {
+    let counters = QueueCounters::default();
+    let ms = Duration::from_millis;
+    counters.on_sent((ms(7), ms(7)), true);
+    counters.on_sent((ms(1_000), ms(995)), false);
+    add(&counters.dropped, 3);
+    let mut totals = QueueCounts::default();
+    for _ in 0..2 {
+        totals += counters.counts();
+    }
+    let QueueCounts {
+        sent,
+        marked,
+        dropped,
+        waits,
+        waited,
+        busy,
+    } = totals;
+    assert_eq!((sent, marked, dropped), (4, 2, 6));
+    assert_eq!(waits, [0, 0, 0, 2, 0, 0, 0, 0, 0, 2]);
+    assert_eq!((waited, busy), (ms(2_014), ms(2_004)));
+}

@@ -1,15 +1,19 @@
-//! Admission of clients: from a first packet to an [`Incoming`].
+//! Admission of clients: from a first packet, before any state about the client is kept, to an
+//! [`Incoming`].
 
+use core::net::SocketAddr;
 use std::sync::Arc;
 
-use super::incoming::{Incoming, MAX_WAITING_BYTES, Waiting};
-use super::initial::{self, Origin, TokenRead};
+use super::half_open::{Incoming, MAX_WAITING_BYTES, Origin, Waiting};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, Slot, Sorted};
 use crate::connection::Received;
-use crate::crypto::token::TokenError;
-use crate::crypto::{Keys, ServerCrypto, SharedEndpointKey};
-use crate::wire::packet::Protected;
-use crate::wire::{TransportError, TransportErrorCode};
+use crate::crypto::token::{self, ReplayFilter, Token, TokenError};
+use crate::crypto::{
+    DirectionalKeys, EndpointKey, InitialCrypto, Keys, SAMPLE_LEN, ServerCrypto, SharedEndpointKey,
+    Side,
+};
+use crate::wire::packet::{PlainHeader, Protected};
+use crate::wire::{ConnectionId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
 /// How long an [`Incoming`] may wait for the application. No client waits longer for a first
@@ -74,9 +78,7 @@ impl FirstPacket {
         let is_refused = needs_token && token == Ok(TokenRead::Worthless);
         let keys = match datagram.get(..found.len) {
             // A copy, because the connection opens the packet again.
-            Some(packet) if !is_refused => {
-                initial::keys_that_open(&*crypto, &found, &mut packet.to_vec())
-            }
+            Some(packet) if !is_refused => keys_that_open(&*crypto, &found, &mut packet.to_vec()),
             _ => None,
         };
         OpenedFirst {
@@ -313,4 +315,121 @@ impl Endpoint {
             self.waiting.pop_front();
         }
     }
+}
+
+/// The token of an Initial, as far as it can be checked without the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenRead {
+    /// There is no token.
+    None,
+    /// Valid, unless it was used before.
+    Good(Token),
+    /// Invalid, so it proves nothing.
+    Worthless,
+}
+
+impl TokenRead {
+    /// Reads the token of an Initial to `dcid`.
+    ///
+    /// # Errors
+    /// [`TokenError::InvalidRetry`] if the client must be refused.
+    pub(super) fn new(
+        key: &dyn EndpointKey,
+        token: &[u8],
+        client: SocketAddr,
+        dcid: &ConnectionId,
+        wall: Duration,
+    ) -> Result<Self, TokenError> {
+        if token.is_empty() {
+            return Ok(Self::None);
+        }
+        match token::open(key, token, client, dcid, wall) {
+            Ok(token) => Ok(Self::Good(token)),
+            Err(TokenError::Worthless) => Ok(Self::Worthless),
+            Err(error @ TokenError::InvalidRetry) => Err(error),
+        }
+    }
+}
+
+impl Origin {
+    /// Evaluates the token of an Initial to `dcid`. The second value is false if the token is
+    /// invalid.
+    pub(super) fn new(
+        token: TokenRead,
+        used: &ReplayFilter,
+        dcid: &ConnectionId,
+        wall: Duration,
+    ) -> (Self, bool) {
+        let unknown = Self {
+            original_dcid: *dcid,
+            retry_scid: None,
+            validated: false,
+            token: None,
+        };
+        match token {
+            TokenRead::None => (unknown, true),
+            TokenRead::Good(Token::Retry {
+                original_dcid,
+                retry_scid,
+            }) => {
+                let followed = Self {
+                    original_dcid,
+                    retry_scid: Some(retry_scid),
+                    validated: true,
+                    token: None,
+                };
+                (followed, true)
+            }
+            TokenRead::Good(Token::New { id }) if used.is_fresh(id, wall) => {
+                let known = Self {
+                    validated: true,
+                    token: Some(id),
+                    ..unknown
+                };
+                (known, true)
+            }
+            TokenRead::Good(Token::New { .. }) | TokenRead::Worthless => (unknown, false),
+        }
+    }
+}
+
+/// Returns the keys for the Initial that `found` describes if they open it, which proves that
+/// it is undamaged and its sender speaks the protocol. `packet` must be a copy, because it is
+/// overwritten.
+pub(super) fn keys_that_open(
+    crypto: &dyn InitialCrypto,
+    found: &Protected,
+    packet: &mut [u8],
+) -> Option<Keys> {
+    let keys = crypto.initial_keys(found.dcid.as_slice(), Side::Server);
+    opens(&keys.remote, found, packet).then_some(keys)
+}
+
+fn opens(keys: &DirectionalKeys, found: &Protected, packet: &mut [u8]) -> bool {
+    let Some(sample) = found
+        .sample()
+        .and_then(|range| packet.get(range)?.first_chunk::<SAMPLE_LEN>())
+    else {
+        return false;
+    };
+    let [first_mask, number_mask @ ..] = keys.header.mask(sample);
+    let Some(first) = packet.first_mut() else {
+        return false;
+    };
+    *first ^= first_mask & 0x0f;
+    let number_len = usize::from(*first & 3) + 1;
+    if let Some(number) = packet.get_mut(found.number_at..found.number_at + number_len) {
+        number
+            .iter_mut()
+            .zip(number_mask)
+            .for_each(|(b, m)| *b ^= m);
+    }
+    let Ok(header) = PlainHeader::decode(packet, found) else {
+        return false;
+    };
+    // This is the first packet from this client, so numbers start at 0.
+    let number = header.number.expand(0);
+    packet
+        .get_mut(..found.len)
+        .is_some_and(|packet| keys.packet.open(number, packet, header.payload_at).is_ok())
 }

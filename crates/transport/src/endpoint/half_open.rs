@@ -1,5 +1,6 @@
-//! Handshakes that clients have begun but not completed, and the choice of the handshake that
-//! must make room when their number is at its limit.
+//! Handshakes that clients have begun but not completed: those that wait to be accepted
+//! ([`Incoming`]), and the choice of the handshake that must make room when their number is at its
+//! limit.
 //!
 //! A server limits the number of such handshakes. Because of Retry, spoofed addresses can't
 //! take up places. However, hosts with real addresses could still fill all places and lock
@@ -13,10 +14,13 @@
 //! while, and the next handshake of the same prefix is evicted instead.
 
 use core::cmp::Reverse;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConnectionHandle;
+use crate::connection::Received;
+use crate::crypto::Keys;
+use crate::wire::ConnectionId;
 use crate::{Duration, Instant};
 
 /// Age above which a handshake makes room for any client: more than a round trip on the longest
@@ -171,6 +175,97 @@ impl HalfOpen {
             }
         }
         None
+    }
+}
+
+/// Maximum bytes of datagrams held for a client until it is accepted: a ClientHello of several
+/// packets, sent twice.
+pub(super) const MAX_WAITING_BYTES: usize = 16 * 1024;
+
+/// The facts about a client that its Initial's token proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// Destination id of the client's very first Initial.
+    pub(super) original_dcid: ConnectionId,
+    /// Source id of this server's Retry, if there was one.
+    pub(super) retry_scid: Option<ConnectionId>,
+    /// Whether the client receives packets sent to its address.
+    pub(super) validated: bool,
+    /// The token from an earlier connection that proves the address. It must be spent once the
+    /// packet is known to be authentic.
+    pub(super) token: Option<u64>,
+}
+
+/// A client that asks for a connection. You must return it to
+/// [`Endpoint::accept`](super::Endpoint::accept), [`refuse`](super::Endpoint::refuse),
+/// [`retry`](super::Endpoint::retry) or [`ignore`](super::Endpoint::ignore) within 10 seconds.
+/// Until then, it counts as a half-open handshake.
+#[derive(Debug)]
+#[must_use = "an incoming connection is accepted, refused, retried or ignored"]
+pub struct Incoming {
+    pub(super) handle: ConnectionHandle,
+    pub(super) serial: u64,
+    pub(super) received: Received,
+    /// Destination id of the Initial.
+    pub(super) dcid: ConnectionId,
+    /// The client's source id.
+    pub(super) scid: ConnectionId,
+    pub(super) origin: Origin,
+}
+
+impl Incoming {
+    /// Returns the client's address, according to its packet.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.received.remote
+    }
+
+    /// Returns the local address at which the packet arrived, if the driver knows it.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        self.received.local
+    }
+
+    /// Returns true if the client has proved its address by presenting a token.
+    pub fn is_validated(&self) -> bool {
+        self.origin.validated
+    }
+
+    /// Returns true if you can still send a Retry, because the client hasn't followed one yet.
+    pub fn may_retry(&self) -> bool {
+        self.origin.retry_scid.is_none()
+    }
+}
+
+/// The state held for an [`Incoming`].
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) serial: u64,
+    pub(super) expires: Instant,
+    pub(super) datagrams: Vec<(Received, Vec<u8>)>,
+    /// Keys for its Initial packets, until its connection takes them.
+    pub(super) keys: Option<Keys>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn new(serial: u64, expires: Instant, keys: Keys) -> Self {
+        Self {
+            serial,
+            expires,
+            datagrams: Vec::new(),
+            keys: Some(keys),
+            bytes: 0,
+        }
+    }
+
+    /// Stores a datagram. Returns false if there is no more room.
+    pub(super) fn hold(&mut self, received: Received, datagram: &[u8]) -> bool {
+        let bytes = self.bytes + datagram.len();
+        if bytes > MAX_WAITING_BYTES {
+            return false;
+        }
+        self.bytes = bytes;
+        self.datagrams.push((received, datagram.to_vec()));
+        true
     }
 }
 

@@ -18,21 +18,19 @@
 //! The endpoint skips a shim in front of a datagram to find the id behind it; the connection
 //! removes it.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pathmark_shim::demux::Datagram;
+use slab::Slab;
+
 mod admission;
-mod answers;
 mod config;
 mod connections;
 mod demux;
-mod drained;
 mod half_open;
-mod incoming;
-mod initial;
 mod known;
-mod rate;
 mod respond;
-mod retry;
-mod starting;
-mod stats;
 
 #[cfg(test)]
 mod crowd_tests;
@@ -41,19 +39,10 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
-use pathmark_shim::demux::Datagram;
-use slab::Slab;
-
 pub use admission::{FirstPacket, OpenedFirst};
-pub use config::{EndpointConfig, ServerConfig};
-pub use connections::{AcceptError, Accepted, Connect, ConnectError};
-pub use incoming::Incoming;
-pub use retry::RetryPolicy;
-pub use starting::{ClientToStart, ServerToStart};
-pub use stats::EndpointStats;
+pub use config::{EndpointConfig, RetryPolicy, ServerConfig};
+pub use connections::{AcceptError, Accepted, ClientToStart, Connect, ConnectError, ServerToStart};
+pub use half_open::Incoming;
 
 use crate::cid::LOCAL_ID_LEN;
 use crate::connection::Received;
@@ -62,14 +51,11 @@ use crate::crypto::token::ReplayFilter;
 use crate::streams::ReceiveMemory;
 use crate::wire::{PacketType, PartialDecode};
 use crate::{Duration, Instant};
-
-use demux::{Demux, GONE};
-use drained::Drained;
-use half_open::HalfOpen;
-use incoming::Waiting;
+use config::RetrySwitch;
+use demux::{Demux, Drained, GONE};
+use half_open::{HalfOpen, Waiting};
 use known::KnownPaths;
-use rate::RateLimit;
-use retry::RetrySwitch;
+use respond::RateLimit;
 
 /// Identifies a connection of an endpoint until it is removed. The number can then be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -435,4 +421,58 @@ fn behind_shim(datagram: &[u8]) -> &[u8] {
         .ok()
         .and_then(|len| datagram.get(len..))
         .unwrap_or(&[])
+}
+
+/// Counters since the endpoint was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Clients' first packets returned as [`Incoming`].
+    pub incoming: u64,
+    /// Retry packets sent.
+    pub retries_sent: u64,
+    /// Version Negotiation packets sent.
+    pub version_negotiations_sent: u64,
+    /// Stateless resets sent.
+    pub resets_sent: u64,
+    /// Connections refused by the application or because of a bad Retry token.
+    pub refusals_sent: u64,
+    /// Datagrams dropped because they weren't QUIC packets, or this endpoint had no use for them.
+    pub dropped_foreign: u64,
+    /// 0-RTT packets dropped because their client's first packet hadn't arrived. They are never
+    /// kept until it does.
+    pub dropped_early: u64,
+    /// Short packets dropped because their id was unknown and they were too short for answering
+    /// with a reset.
+    pub dropped_unknown: u64,
+    /// Initial packets dropped because their datagram had less than 1200 bytes (or less than the
+    /// server's [`TransportConfig::initial_mtu`](crate::TransportConfig::initial_mtu), if that is
+    /// lower), or because an id was too short.
+    pub dropped_short_initials: u64,
+    /// Initial packets dropped because they couldn't be opened.
+    pub dropped_forged_initials: u64,
+    /// Handshakes evicted to make room for clients holding fewer.
+    pub evicted: u64,
+    /// Initial packets dropped because the limit on handshakes or connections was reached.
+    pub dropped_full: u64,
+    /// Datagrams dropped because too many were already held for a connection waiting to be
+    /// accepted.
+    pub dropped_waiting: u64,
+    /// Messages from the kernel (a single datagram or a train) whose control messages were
+    /// truncated. Their TTL, ECN field or destination are unknown; trains of unknown segment size
+    /// were dropped. Set by the driver, otherwise 0.
+    pub cut_off: u64,
+    /// Datagrams for connections. Set by the driver, otherwise 0.
+    pub received: u64,
+    /// Datagrams among [`received`](Self::received) that were opened by the connections' own tasks,
+    /// possibly on other cores, instead of by the task that reads the socket. Set by the driver,
+    /// otherwise 0.
+    pub handed_over: u64,
+    /// Answers withheld because of the limit on answers per second.
+    pub answers_withheld: u64,
+    /// Tokens refused because they were forged, expired, issued to another address, or already
+    /// used.
+    pub tokens_refused: u64,
+    /// Connections that expired because they were neither accepted nor refused in time.
+    pub expired: u64,
 }

@@ -1,14 +1,15 @@
 //! Both ends of the FEEDBACK frame: counting for the peer, and calculating differences between the
-//! frames that it returns.
+//! frames that it returns. Also how often packets carry the signal, and the rate that a later
+//! connection may request from routers.
 //!
 //! An epoch is identified by the number of the first packet that counts for it; earlier packets
 //! don't count. The receiver begins an epoch when the sender migrates to another path or challenges
 //! its path. The sender accepts an epoch that begins after its own last change of path, and no more
 //! epochs than it has caused. Both sides therefore agree without a handshake.
 
-use pathmark_cc::{Countable, Feedback};
+use pathmark_cc::{Acked, Countable, Feedback, KnownPath};
 
-use crate::{Arrived, Breach, Counters, Meter, Signal};
+use crate::{Arrived, Breach, Counters, Duration, Instant, Meter, Signal};
 
 /// Number of times that an answer is repeated. Totals that change all the time don't need copies,
 /// because the next difference includes the lost one. After a single question, however, nothing
@@ -294,5 +295,187 @@ impl Returned {
     /// Returns true if a FEEDBACK frame has arrived for this path.
     pub const fn has_feedback(&self) -> bool {
         self.last.is_some()
+    }
+}
+
+/// Counts the packets sent without the signal.
+///
+/// How often packets carry the signal.
+///
+/// A shim takes bytes from every packet that carries it. If the controller needs fewer shims,
+/// because no router answers or one answer per round trip is enough, most packets are sent without
+/// a shim, and their data fills the space. Datagrams have the same size either way, so a batch can
+/// mix them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cadence {
+    /// Ack-eliciting packets since the last with the signal.
+    without: u32,
+    /// When the last packet with the signal was sent.
+    last: Option<Instant>,
+}
+
+impl Cadence {
+    /// Creates the state of a path that hasn't carried anything yet.
+    pub const fn new() -> Self {
+        Self {
+            without: 0,
+            last: None,
+        }
+    }
+
+    /// Returns true if the next ack-eliciting packet is the `every`-th, or if no packet carried the
+    /// signal for a round trip.
+    #[inline]
+    pub fn due(&self, now: Instant, every: u32, srtt: Duration) -> bool {
+        self.without.saturating_add(1) >= every
+            || self
+                .last
+                .is_none_or(|last| now.saturating_since(last) >= srtt)
+    }
+
+    /// Records that an ack-eliciting packet was sent, with or without the signal.
+    #[inline]
+    pub const fn on_sent(&mut self, now: Instant, signal: bool) {
+        if signal {
+            self.without = 0;
+            self.last = Some(now);
+        } else {
+            self.without = self.without.saturating_add(1);
+        }
+    }
+}
+
+/// Size of a packet's IPv4 and UDP headers, which known rates include.
+const HEADERS: u64 = 28;
+/// A rate is measured over a smoothed round trip, but over at least this time.
+const LEAST: Duration = Duration::from_millis(20);
+/// A rate is only worth keeping if more than this arrives within a round trip, because roughly an
+/// initial window (RFC 9002 §7.2) and a handshake arrive in any case.
+const WORTH: u64 = 32_000;
+
+/// Measures the highest rate at which data arrived, over a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArrivalRate {
+    /// Start of the period over which `bytes` counts.
+    since: Option<Instant>,
+    bytes: u64,
+    /// Highest rate, in bytes of IP packets per second.
+    most: u64,
+    min_rtt: Duration,
+}
+
+impl ArrivalRate {
+    /// Counts acknowledged packets, which have arrived since the previous ACK frame.
+    #[inline]
+    pub fn on_ack(&mut self, now: Instant, acked: &Acked) {
+        self.min_rtt = acked.min_rtt;
+        let Some(since) = self.since else {
+            self.since = Some(now);
+            return;
+        };
+        let bytes = acked
+            .bytes
+            .saturating_add(acked.packets.saturating_mul(HEADERS));
+        self.bytes = self.bytes.saturating_add(bytes);
+        let took = now.saturating_since(since);
+        if took >= acked.srtt.max(LEAST) {
+            let nanos = took.as_nanos().max(1);
+            let rate = u128::from(self.bytes) * 1_000_000_000 / nanos;
+            self.most = self.most.max(u64::try_from(rate).unwrap_or(u64::MAX));
+            self.since = Some(now);
+            self.bytes = 0;
+        }
+    }
+
+    /// Returns the rate that a later connection may request.
+    pub fn known(&self) -> Option<KnownPath> {
+        let within = u128::from(self.most) * self.min_rtt.as_nanos() / 1_000_000_000;
+        (within > u128::from(WORTH)).then_some(KnownPath {
+            rate: self.most,
+            rtt: Some(self.min_rtt),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pathmark_cc::PacketState;
+
+    use super::*;
+
+    /// Returns which of `count` packets, one per millisecond, carry the signal.
+    fn sent(every: u32, srtt: u64, count: u64) -> Vec<u64> {
+        let mut cadence = Cadence::new();
+        (0..count)
+            .filter(|&n| {
+                let now = Instant::from_millis(n);
+                let due = cadence.due(now, every, Duration::from_millis(srtt));
+                cadence.on_sent(now, due);
+                due
+            })
+            .collect()
+    }
+
+    #[test]
+    fn each_nth_packet_bears_it() {
+        assert_eq!(sent(1, 1000, 4), [0, 1, 2, 3]);
+        assert_eq!(sent(0, 1000, 3), [0, 1, 2]);
+        assert_eq!(sent(4, 1000, 12), [0, 4, 8]);
+    }
+
+    #[test]
+    fn no_round_trip_goes_by_without_it() {
+        assert_eq!(sent(u32::MAX, 5, 14), [0, 5, 10]);
+        assert_eq!(sent(4, 3, 8), [0, 3, 6]);
+    }
+
+    fn acked(bytes: u64, rtt: Duration) -> Acked {
+        Acked {
+            bytes,
+            packets: bytes / 1000,
+            largest: 0,
+            sent_at: Instant::ZERO,
+            state: PacketState::default(),
+            rtt: Some(rtt),
+            forward_delay: None,
+            srtt: rtt,
+            min_rtt: rtt,
+            in_flight_before: bytes,
+            window_limited: true,
+        }
+    }
+
+    /// Acknowledges `bytes` each millisecond from `from` until `until`, with round trips of 50 ms.
+    fn run(rate: &mut ArrivalRate, from: u64, until: u64, bytes: u64) {
+        for millis in from..until {
+            let rtt = Duration::from_millis(50);
+            rate.on_ack(Instant::from_millis(millis), &acked(bytes, rtt));
+        }
+    }
+
+    #[test]
+    fn it_is_the_most_of_any_round_trip_with_headers() {
+        let mut rate = ArrivalRate::default();
+        run(&mut rate, 0, 49, 1_000_000);
+        assert_eq!(rate.known(), None, "no round trip yet");
+        let mut rate = ArrivalRate::default();
+        run(&mut rate, 0, 500, 2000);
+        run(&mut rate, 500, 1001, 5000);
+        run(&mut rate, 1001, 3000, 1000);
+        let known = rate.known().unwrap();
+        assert_eq!(known.rate, 5 * 1028 * 1000);
+        assert_eq!(known.rtt, Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn what_the_first_window_carries_is_not_kept_and_nothing_overflows() {
+        let mut rate = ArrivalRate::default();
+        run(&mut rate, 0, 500, 600);
+        assert_eq!(rate.known(), None);
+        for at in [0, 1, u64::MAX / 2_000_000] {
+            let acked = acked(u64::MAX, Duration::from_secs(u64::MAX / 4_000_000_000));
+            rate.on_ack(Instant::from_millis(at), &acked);
+        }
+        let _ = rate.known();
     }
 }

@@ -3,9 +3,6 @@
 //! The parts are independent of each other. Each is notified of packets, by number, and of their
 //! fates.
 
-mod amplification;
-mod arrival_rate;
-mod cadence;
 mod ecn;
 mod feedback;
 mod mtud;
@@ -20,13 +17,10 @@ mod mtud_tests;
 #[cfg(test)]
 mod plain_tests;
 
-pub use amplification::AmplificationLimit;
-pub use arrival_rate::ArrivalRate;
-pub use cadence::Cadence;
 pub use ecn::{EcnAck, EcnFailure, EcnReceived, EcnState, EcnValidation};
-pub use feedback::{Counting, Disbelieved, Returned};
+pub use feedback::{ArrivalRate, Cadence, Counting, Disbelieved, Returned};
 pub(crate) use mtud::LEAST_BASE;
 pub use mtud::{BASE_MTU, ETHERNET_MTU, LARGEST_MTU, Mtud};
 pub use one_way::{OneWayDelay, Sample};
 pub use plain::PlainPath;
-pub use validation::{PathResponses, PathValidation, Validated};
+pub use validation::{AmplificationLimit, PathResponses, PathValidation, Validated};

@@ -2,14 +2,9 @@
 
 use core::ops::RangeInclusive;
 
-use super::{
-    AckError, Newly, NewlyLost, PathNumber, Probe, RttEstimator, SentPacket, SentPackets,
-    holes::Holes,
-    overtaking::Overtaking,
-    persistent::{self, Run},
-    reordering::{Cause, Reordering},
-    spurious::Losses,
-};
+use super::holes::Holes;
+use super::reordering::{Cause, Losses, Reordering};
+use super::{AckError, Newly, NewlyLost, PathNumber, Probe, RttEstimator, SentPacket, SentPackets};
 use crate::{Duration, Instant};
 
 /// One packet number space: its packets in flight, and the decision which packets are lost.
@@ -206,7 +201,7 @@ impl<F> LossDetector<F> {
         let mut lost = NewlyLost::default();
         self.loss_time = None;
         self.losses
-            .forget(now, rtt.pto_base() * persistent::THRESHOLD);
+            .forget(now, rtt.pto_base() * PERSISTENT_THRESHOLD);
         if self.largest_acked.is_none() {
             return lost;
         }
@@ -255,7 +250,7 @@ impl<F> LossDetector<F> {
             }
             if !packet.is_off_path() && packet.probe == Probe::Nothing {
                 event |= self.losses.push(now, number, cause, last_sent);
-                let congested = (rtt.pto_base_at(sent_at) + max_ack_delay) * persistent::THRESHOLD;
+                let congested = (rtt.pto_base_at(sent_at) + max_ack_delay) * PERSISTENT_THRESHOLD;
                 // [9002 7.6.2 eliciting-ends]
                 lost.persistent_congestion |= packet.ack_eliciting
                     && self.run.on_lost(sent_at, rtt.first_sample_at(), congested);
@@ -368,5 +363,131 @@ impl<F> LossDetector<F> {
         self.run = Run::default();
         self.loss_time = None;
         self.last_ack_eliciting = None;
+    }
+}
+
+/// After this many consecutive ack-eliciting packets without a shim, shims are considered rare.
+const FEW_SHIMS: u32 = 16;
+
+/// Decides which acknowledged packets are evidence that an earlier packet is lost.
+///
+/// Ports that process shims may keep packets with a shim in a separate queue, where packets
+/// without a shim, such as pure ACKs, overtake them. Therefore, while most packets carry a shim,
+/// only their acknowledgements are evidence that another packet is lost. If most packets don't
+/// carry a shim, the flow itself overtakes, and waiting for a shim would delay the recovery of
+/// everything lost after it.
+///
+/// A question for a starting rate may be in a third queue, so it is not evidence of any loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overtaking {
+    largest: Option<u64>,
+    largest_shim: Option<u64>,
+    /// Ack-eliciting packets without a shim acknowledged since the last one with a shim.
+    bare: u32,
+}
+
+impl Overtaking {
+    /// Returns the largest acknowledged packet, except questions.
+    #[inline]
+    pub(super) const fn largest(&self) -> Option<u64> {
+        self.largest
+    }
+
+    /// Records that `number`, which is not a question, was acknowledged.
+    #[inline]
+    pub(super) fn raise(&mut self, number: u64) {
+        self.largest = self.largest.max(Some(number));
+    }
+
+    #[inline]
+    pub(super) fn on_acked<F>(&mut self, number: u64, packet: &SentPacket<F>) {
+        if packet.probe == Probe::Question {
+            return;
+        }
+        self.raise(number);
+        if packet.shim {
+            self.largest_shim = self.largest_shim.max(Some(number));
+            self.bare = 0;
+        } else if packet.ack_eliciting {
+            self.bare = self.bare.saturating_add(1);
+        }
+    }
+
+    /// Returns the largest acknowledged packet that is evidence against an earlier one with or
+    /// without a `shim`.
+    #[inline]
+    pub(super) fn against(&self, shim: bool) -> Option<u64> {
+        if shim && self.bare < FEW_SHIMS {
+            self.largest_shim
+        } else {
+            self.largest
+        }
+    }
+}
+
+/// RFC 9002 §7.6.1: kPersistentCongestionThreshold.
+pub(super) const PERSISTENT_THRESHOLD: u32 = 3;
+
+/// A run of losses without an acknowledged packet in between.
+///
+/// Losses are reported in ascending order, so the send time of the first packet represents the
+/// run. A run can extend over several ACK frames within one packet number space.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    since: Option<Instant>,
+}
+
+impl Run {
+    /// Records that a packet between losses was acknowledged.
+    pub(super) const fn interrupt(&mut self) {
+        self.since = None;
+    }
+
+    /// Records the loss of the ack-eliciting packet sent at `sent_at`. Returns true if the run
+    /// now spans more than `duration`. Packets sent before the first RTT sample are ignored,
+    /// because their timeouts were guesses.
+    pub(super) fn on_lost(
+        &mut self,
+        sent_at: Instant,
+        first_sample_at: Option<Instant>,
+        duration: Duration,
+    ) -> bool {
+        if first_sample_at.is_none_or(|first| sent_at < first) {
+            return false;
+        }
+        let since = *self.since.get_or_insert(sent_at);
+        let established = sent_at - since > duration;
+        if established {
+            self.since = Some(sent_at);
+        }
+        established
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 9002 §7.6.3: three probe timeouts of one second, losses from t = 1 to
+    /// t = 8.
+    #[test]
+    fn example_of_the_rfc() {
+        let three = Duration::from_secs(3);
+        let at = |s: u64| Instant::from_millis(s * 1000);
+        let mut run = Run::default();
+        let found = [1, 2, 8].map(|t| run.on_lost(at(t), Some(at(0)), three));
+        assert_eq!(found, [false, false, true]);
+        run.interrupt();
+        assert!(!run.on_lost(at(20), Some(at(0)), three));
+        assert!(!run.on_lost(at(23), Some(at(0)), three));
+        assert!(run.on_lost(at(24), Some(at(0)), three));
+        // Each established run begins the next one, and the time of the first sample counts.
+        let mut run = Run::default();
+        let found = [2, 5, 6, 7, 9, 10].map(|t| run.on_lost(at(t), Some(at(2)), three));
+        assert_eq!(found, [false, false, true, false, false, true]);
+        let mut unmeasured = Run::default();
+        assert!(!unmeasured.on_lost(at(1), None, three));
+        assert!(!unmeasured.on_lost(at(1), Some(at(2)), three));
+        assert!(!unmeasured.on_lost(at(9), Some(at(2)), three));
     }
 }

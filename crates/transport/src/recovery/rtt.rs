@@ -1,4 +1,5 @@
-//! Round-trip time of one path (RFC 9002 §5).
+//! Round-trip time of one path (RFC 9002 §5), the probe timeout that follows from it (§6.2), and
+//! what an outage does to both.
 
 use crate::{Duration, Instant};
 
@@ -154,6 +155,143 @@ impl RttEstimator {
     }
 }
 
+/// Maximum probe timeout, unless the path itself is slower (RFC 6298 §2.5 allows 60 s).
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Maximum share of the idle timeout, so that a probe detects a recovered path long before the
+/// connection ends.
+const IDLE_SHARE: u32 = 4;
+
+/// Lower bound of that share, for very short idle timeouts.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The number of consecutive timeouts, over all packet number spaces.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeTimeout {
+    count: u32,
+    longest: Duration,
+}
+
+impl Default for ProbeTimeout {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ProbeTimeout {
+    /// Creates the state without any timeout.
+    pub const fn new() -> Self {
+        Self {
+            count: 0,
+            longest: LONGEST,
+        }
+    }
+
+    /// Sets the idle timeout of the connection; `None`: never.
+    pub fn set_idle_timeout(&mut self, timeout: Option<Duration>) {
+        let share = timeout.map_or(LONGEST, |timeout| timeout / IDLE_SHARE);
+        self.longest = share.clamp(SHORTEST, LONGEST);
+    }
+
+    /// Returns the upper bound of the backoff.
+    pub const fn longest(self) -> Duration {
+        self.longest
+    }
+
+    /// Returns the number of consecutive timeouts without an acknowledgement.
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Returns when a timeout armed at `since` fires, given the `period` without backoff.
+    pub fn deadline(self, since: Instant, period: Duration) -> Instant {
+        // [9002 6.2.1 backoff]
+        let backed_off = period.saturating_mul(1 << self.count.min(31));
+        since + backed_off.min(self.longest.max(period))
+    }
+
+    /// Records that the timeout fired.
+    pub const fn on_timeout(&mut self) {
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Sets the number of consecutive timeouts, when another path becomes the current one.
+    pub const fn set_count(&mut self, count: u32) {
+        self.count = count;
+    }
+
+    /// Resets the backoff, because something was acknowledged or a space was discarded.
+    pub const fn reset(&mut self) {
+        self.count = 0;
+    }
+}
+
+/// The estimate from before the first of several consecutive probe timeouts.
+///
+/// Discards round-trip times that were measured across an outage.
+///
+/// Packets and probes that a queue holds during an outage yield samples that reflect the length
+/// of the outage instead of the path's RTT. A few such samples make the probe timeout as long as
+/// the outage. Since the packets that the queue dropped fill the window, only a probe can then
+/// discover that the path works again. Therefore, after probe timeouts:
+///
+/// - The timeout is at most as long as before the outage until a packet is acknowledged that
+///   was sent after the first acknowledgement.
+/// - That packet's sample decides. If it is closer to the estimate from before the outage, the
+///   samples from the outage are discarded. Otherwise the path has become slower, and they are
+///   kept.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    before: Option<RttEstimator>,
+    /// When the first packet was acknowledged after the outage.
+    over: Option<Instant>,
+}
+
+impl Outage {
+    pub(super) fn on_probe_timeout(&mut self, rtt: &RttEstimator) {
+        if self.before.is_none() && rtt.srtt().is_some() {
+            self.before = Some(rtt.clone());
+        }
+    }
+
+    /// Processes an RTT sample at `now`: the latest acknowledged packet was sent at `sent_at`.
+    /// `rtt` already includes `sample`.
+    pub(super) fn on_sample(
+        &mut self,
+        now: Instant,
+        sent_at: Instant,
+        sample: Duration,
+        rtt: &mut RttEstimator,
+    ) {
+        let Some(over) = self.over else {
+            self.over = self.before.as_ref().map(|_| now);
+            return;
+        };
+        if sent_at < over {
+            return;
+        }
+        self.over = None;
+        let Some(before) = self.before.take() else {
+            return;
+        };
+        let far = |known: &RttEstimator| known.srtt_or_initial().abs_diff(sample);
+        if far(&before) < far(rtt) {
+            rtt.go_back_to(before, over);
+            // Count this sample again, with the same acknowledgement delay subtracted. The
+            // sample can exceed `took`, because samples have a minimum.
+            let took = now - sent_at;
+            rtt.update(now, took, took.saturating_sub(sample));
+        }
+    }
+
+    /// Returns the base of the probe timeout: [`RttEstimator::pto_base`], but at most that from
+    /// before the outage.
+    pub(super) fn pto_base(&self, rtt: &RttEstimator) -> Duration {
+        let before = self.before.as_ref().map(RttEstimator::pto_base);
+        before.map_or(rtt.pto_base(), |before| before.min(rtt.pto_base()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,5 +365,56 @@ mod tests {
         }
         assert!(rtt.srtt().unwrap() <= MAX_SAMPLE);
         assert!(rtt.pto_base() >= rtt.srtt().unwrap());
+    }
+
+    #[test]
+    fn doubles_up_to_a_minute() {
+        // [9002 6.2.1 backoff]
+        let mut pto = ProbeTimeout::new();
+        let waits = [(); 40].map(|()| {
+            let at = pto.deadline(Instant::ZERO, Duration::from_secs(1));
+            pto.on_timeout();
+            at.as_nanos() / 1_000_000_000
+        });
+        assert_eq!(waits[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(waits[39], 60);
+        let longer = pto.deadline(Instant::ZERO, Duration::from_secs(90));
+        assert_eq!(longer, Instant::from_millis(90_000));
+        pto.reset();
+        assert_eq!(pto.count(), 0);
+    }
+
+    #[test]
+    fn a_quarter_of_the_idle_timeout_but_a_second() {
+        let longest = |idle: Option<u64>| {
+            let mut pto = ProbeTimeout::new();
+            pto.set_idle_timeout(idle.map(Duration::from_millis));
+            for _ in 0..40 {
+                pto.on_timeout();
+            }
+            let at = pto.deadline(Instant::ZERO, Duration::from_millis(100));
+            at.as_nanos() / 1_000_000
+        };
+        assert_eq!(longest(Some(30_000)), 7_500);
+        assert_eq!(longest(Some(500)), 1_000);
+        assert_eq!(longest(Some(3_600_000)), 60_000);
+        assert_eq!(longest(None), 60_000);
+    }
+
+    /// The clock doesn't advance between sending a packet and its acknowledgement. Samples are
+    /// at least a microsecond.
+    #[test]
+    fn a_round_trip_of_no_time_ends_an_outage() {
+        let at = Instant::from_millis;
+        let mut rtt = RttEstimator::new();
+        let mut outage = Outage::default();
+        rtt.update(at(10), Duration::ZERO, Duration::ZERO);
+        outage.on_probe_timeout(&rtt);
+        let long = rtt.update(at(510), Duration::from_millis(500), Duration::ZERO);
+        outage.on_sample(at(510), at(10), long, &mut rtt);
+        assert!(rtt.srtt() > Some(Duration::from_millis(50)));
+        let short = rtt.update(at(510), Duration::ZERO, Duration::ZERO);
+        outage.on_sample(at(510), at(510), short, &mut rtt);
+        assert!(rtt.srtt() <= Some(Duration::from_micros(1)));
     }
 }

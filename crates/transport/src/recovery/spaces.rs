@@ -4,8 +4,8 @@ use core::ops::RangeInclusive;
 
 use pathmark_cc::{Acked, Lost};
 
-use super::outage::Outage;
-use super::window_use::WindowUse;
+use super::pacer::WindowUse;
+use super::rtt::Outage;
 use super::{
     AckError, Fate, LossDetector, Newly, NewlyLost, PathNumber, ProbeTimeout, RttEstimator,
     SentPacket,

@@ -3,11 +3,7 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use super::{
-    SendPart, SendState, StreamEvent, StreamId, WriteError,
-    event::Events,
-    record::{Record, Records},
-};
+use super::{Events, Record, Records, SendPart, SendState, StreamEvent, StreamId, WriteError};
 
 /// Buffer size in congestion windows: one in flight, and one to send next. Bytes acknowledged
 /// behind a hole don't count, so loss requires no more.

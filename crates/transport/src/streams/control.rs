@@ -4,12 +4,9 @@ use std::collections::VecDeque;
 
 use pathmark_cc::{Duration, Instant};
 
-use super::{
-    SendPart, SentFrames, StreamId,
-    account::mostly_gone,
-    record::{Record, Records, Turn},
-    sent::{Sent, room_for},
-};
+use super::account::mostly_gone;
+use super::sent::{Sent, room_for};
+use super::{Record, Records, SendPart, SentFrames, StreamId, Turn};
 use crate::wire::{
     Frame, WriteError, Writer,
     frame::{MaxStreamData, ResetStream, StopSending, StreamDataBlocked},

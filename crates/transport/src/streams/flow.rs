@@ -7,14 +7,12 @@
 //! Bytes count for this growth if the application read them, or if it is waiting for them and
 //! earlier bytes were lost. Only bytes that arrived count, never an offset that the peer wrote.
 
-mod lately;
 mod rate;
 
 use pathmark_cc::{Duration, Instant};
 
 use crate::wire::varint;
-use lately::Lately;
-use rate::{Rate, Totals};
+use rate::{Lately, Rate, Totals};
 
 /// Window in bandwidth-delay products that a steady flow needs. Under loss, in-order delivery
 /// waits for two to three round trips, and the promise itself takes half of one.

@@ -2,16 +2,15 @@
 
 use pathmark_cc::{Duration, Instant, Limit, Limits};
 
+use super::account::{STREAM_FLOOR, SendAccount};
+use super::control::Control;
+use super::opening::Opening;
+use super::receiving::Receiving;
+use super::sent::{AckedRun, Sent};
+use super::turns::Turns;
 use super::{
-    Dir, PeerLimits, SentFrames, Side, StreamEvent, StreamId, Streams, StreamsConfig,
-    account::{STREAM_FLOOR, SendAccount},
-    control::Control,
-    event::Events,
-    opening::Opening,
-    receiving::Receiving,
-    record::{Records, Turn, sorted_ids},
-    sent::{AckedRun, Sent},
-    turns::Turns,
+    Dir, Events, PeerLimits, Records, SentFrames, Side, StreamEvent, StreamId, Streams,
+    StreamsConfig, Turn, sorted_ids,
 };
 use crate::wire::{
     Frame, TransportError, Writer,

@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::sent::{ConnectionFrames, room_for};
 use super::{
-    Dir, LocalStreams, OpenError, PeerLimits, ReceiveWindow, RecvPart, RemoteStreams, SendPart,
-    SentFrames, Side, StreamEvent, StreamId, StreamsConfig,
-    event::Events,
-    record::{Record, Records},
-    sent::{ConnectionFrames, room_for},
+    Dir, Events, LocalStreams, OpenError, PeerLimits, ReceiveWindow, Record, Records, RecvPart,
+    RemoteStreams, SendPart, SentFrames, Side, StreamEvent, StreamId, StreamsConfig,
 };
 use crate::wire::{
     Frame, TransportError, TransportErrorCode as Code, WriteError, Writer,

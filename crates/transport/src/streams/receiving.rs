@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use pathmark_cc::{Duration, Instant};
 
+use super::memory::MemoryAccount;
+use super::sent::{ConnectionFrames, room_for};
 use super::{
-    ClosedStream, ReadError, ReceiveMemory, ReceiveWindow, RecvError, RecvPart, SentFrames,
-    StreamEvent, StreamId, StreamsConfig,
-    event::Events,
-    memory::MemoryAccount,
-    record::{Buffered, Record},
-    sent::{ConnectionFrames, room_for},
+    Buffered, ClosedStream, Events, ReadError, ReceiveMemory, ReceiveWindow, Record, RecvError,
+    RecvPart, SentFrames, StreamEvent, StreamId, StreamsConfig,
 };
 use crate::wire::{
     Frame, TransportError, TransportErrorCode as Code, WriteError, Writer,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pathmark_cc::{Duration, Instant};
 
-use super::{ReadError, Reassembly, ReceiveWindow, error::ClosedStream};
+use super::{ClosedStream, ReadError, Reassembly, ReceiveWindow};
 
 /// States of a receiving part (RFC 9000 §3.2, figure 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

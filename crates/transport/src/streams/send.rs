@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use bytes::Bytes;
 
-use super::{SendBuffer, SendCredit, WriteError, error::ClosedStream};
+use super::{ClosedStream, SendBuffer, SendCredit, WriteError};
 
 /// States of a sending part (RFC 9000 §3.1, figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,10 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
+#[cfg(test)]
+mod tests;
+
 use super::ranges::RangeSet;
-use super::repeats::Repeats;
 
 /// Maximum block for copied writes, bytes. A block is freed once it is entirely acknowledged: at
 /// 1 % loss, nine of ten blocks of this size have no hole.
@@ -338,5 +340,76 @@ fn index(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
-#[cfg(test)]
-mod tests;
+/// Data is sent twice only up to this fraction of the bytes that a stream has sent.
+const SHARE: u64 = 8;
+
+/// Data of a stream that is sent in two packets. All sets contain only unacknowledged bytes.
+///
+/// Sends data in two packets once it was lost in a retransmission.
+///
+/// If a share p of the packets is lost at random, the last of n packets arrives after log n /
+/// log (1/p) round trips: after nine for 80,000 packets at 30 % loss. Until then, the receiver
+/// must hold back all data that follows. With two packets for data that was lost twice, each
+/// round trip leaves only a share of p² lost. This costs p²/(1 − p²) of the bytes, that is, 10 %
+/// more at 30 % loss and 0.25 % at 5 %, limited to an eighth plus one packet.
+///
+/// The second packet is sent after everything else that waits to be sent again. Data counts as
+/// lost once both packets are lost.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    /// Lost again and not sent since.
+    due: RangeSet,
+    /// Sent since, and must be sent once more.
+    second: RangeSet,
+    /// In flight in two packets.
+    both: RangeSet,
+    bytes: u64,
+}
+
+impl Repeats {
+    /// Records the loss of a packet in which `range` was retransmitted.
+    pub(super) fn on_lost_again(&mut self, range: Range<u64>) {
+        self.due.insert(range);
+    }
+
+    /// Returns the first part of `range` that is still in flight in another packet, and removes
+    /// it, because only that packet is left.
+    pub(super) fn take_spared(&mut self, range: Range<u64>) -> Option<Range<u64>> {
+        let part = self.both.overlaps(range).next()?;
+        self.both.remove(part.clone());
+        self.due.remove(part.clone());
+        Some(part)
+    }
+
+    /// Records that lost bytes of `range` are sent, on a stream that has sent `sent` bytes.
+    pub(super) fn on_sent(&mut self, range: &Range<u64>, sent: u64) {
+        loop {
+            let Some(part) = self.due.overlaps(range.clone()).next() else {
+                return;
+            };
+            self.due.remove(part.clone());
+            if self.bytes < sent / SHARE {
+                self.bytes += part.end - part.start;
+                self.second.insert(part);
+            }
+        }
+    }
+
+    /// Returns the lowest bytes that must be sent once more.
+    pub(super) fn first(&self) -> Option<Range<u64>> {
+        self.second.first()
+    }
+
+    pub(super) fn take(&mut self, max: u64) -> Option<Range<u64>> {
+        let range = self.second.pop_front(max)?;
+        self.both.insert(range.clone());
+        Some(range)
+    }
+
+    /// Removes bytes whose copies in flight no longer matter, or that were acknowledged.
+    pub(super) fn forget(&mut self, range: Range<u64>) {
+        for set in [&mut self.due, &mut self.second, &mut self.both] {
+            set.remove(range.clone());
+        }
+    }
+}

@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
+use super::account::mostly_gone;
+use super::control::Control;
+use super::sent::{ConnectionFrames, Sent};
 use super::{
-    Schedule, SendCredit, SendPart, SentFrames, StreamId,
-    account::mostly_gone,
-    control::Control,
-    record::{Record, Records, Turn, sorted_ids},
-    sent::{ConnectionFrames, Sent},
+    Record, Records, Schedule, SendCredit, SendPart, SentFrames, StreamId, Turn, sorted_ids,
 };
 use crate::wire::{
     Frame, WriteError, Writer,

@@ -4,7 +4,6 @@
 use crate::cid::LOCAL_ID_LEN;
 use crate::config::TransportConfig;
 use crate::crypto::{Random, ResetToken, Side};
-use crate::wire::cid::MAX_LEN;
 use crate::wire::packet::TAG_LEN;
 use crate::wire::transport_parameters::{Grease, HandshakeIds, SignalKinds};
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode, TransportParameters};
@@ -78,7 +77,8 @@ impl Parameters {
 const INITIAL_ROOM: usize = 64;
 /// Maximum size of an Initial packet without token and frames, in bytes: first byte, version, both
 /// IDs with their lengths (the server's may have any length), two lengths, packet number, and tag.
-const INITIAL_OVERHEAD: usize = 1 + 4 + (1 + MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 + 2 + 4 + TAG_LEN;
+const INITIAL_OVERHEAD: usize =
+    1 + 4 + (1 + ConnectionId::MAX_LEN) + (1 + LOCAL_ID_LEN) + 2 + 2 + 4 + TAG_LEN;
 
 /// Returns the size of the longest token that leaves room for the handshake in a client's Initial
 /// packets, all of which contain it (RFC 9000 §8.1.2).

@@ -3,8 +3,8 @@
 use super::Handshake;
 use crate::connection::Received;
 use crate::crypto::Keys;
-use crate::wire::packet::{Protected, Retry, VersionNegotiation};
-use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters, version};
+use crate::wire::packet::{Protected, Retry, VersionNegotiation, version};
+use crate::wire::{ConnectionId, PacketType, TransportError, TransportParameters};
 
 /// The response to a Retry.
 pub(in crate::connection) enum RetryAnswer {

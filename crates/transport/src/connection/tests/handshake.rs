@@ -124,7 +124,7 @@ pub(super) fn version_negotiation(
 ) -> Vec<u8> {
     let mut buffer = [0; 128];
     let mut w = Writer::new(&mut buffer);
-    negotiation::encode(&mut w, dcid.as_slice(), scid.as_slice(), versions, 0x55).unwrap();
+    version::encode_negotiation(&mut w, dcid.as_slice(), scid.as_slice(), versions, 0x55).unwrap();
     w.written().to_vec()
 }
 
@@ -169,7 +169,7 @@ pub(super) fn sealed_retry(
 ) -> Vec<u8> {
     let mut buffer = vec![0; 256 + token.len()];
     let mut w = Writer::new(&mut buffer);
-    retry::encode(&mut w, dcid, scid, token, 5).unwrap();
+    encode_retry(&mut w, dcid, scid, token, 5).unwrap();
     let tag = crypto.retry_tag(original.as_slice(), w.written());
     w.put_slice(&tag).unwrap();
     w.written().to_vec()

@@ -74,7 +74,7 @@ use crate::crypto::{ClientCrypto, InitialCrypto, Random, ResetToken, ServerCrypt
 use crate::path::EcnState;
 use crate::streams::{ReadError, ReceiveMemory, WriteError};
 use crate::wire::frame::{AckFrequency, Crypto, ResetStream, StopSending, Stream};
-use crate::wire::packet::{negotiation, retry};
+use crate::wire::packet::{encode_retry, version};
 use crate::wire::{
     ConnectionId, Dir, Frame, PacketType, PartialDecode, Side, SpaceId, StreamId,
     TransportErrorCode as Code, Writer,

@@ -8,16 +8,21 @@
 //!     Finished           Handshake►
 //! ```
 //!
+//! Messages have the types, framing and approximate sizes of TLS, but different contents:
+//!
+//! ```text
+//!   type (8) length (24) body
+//!   body: fields as length (16) and bytes, then zeros up to the size of the TLS message
+//! ```
+//!
 //! A client announces early data in an additional field of its ClientHello, and a server accepts it
 //! in an additional field of its EncryptedExtensions. The keys for early data are derived from the
 //! client's random number.
 
-use super::super::{
+use super::{Digest, NullCrypto, NullPhases, keys_for};
+use crate::crypto::{
     DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side,
 };
-use super::NullCrypto;
-use super::keys::{Digest, NullPhases, keys_for};
-use super::message::{self, failure};
 
 /// The next message to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,27 +100,27 @@ impl NullSession {
 
     /// Reads the last field of a message. If the field is absent, there is padding instead.
     fn read_early(&self, mut body: &[u8]) -> bool {
-        self.config.early.is_some() && message::field(&mut body).is_ok_and(|field| field == EARLY)
+        self.config.early.is_some() && field(&mut body).is_ok_and(|field| field == EARLY)
     }
 
     /// Writes a message, and adds it to the transcript.
     fn say(&mut self, kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
         let start = out.len();
-        message::write(kind, fields, out);
+        write(kind, fields, out);
         let said = out.get(start..).unwrap_or(&[]);
         self.transcript = self.transcript.clone().absorb(said);
     }
 
     fn say_finished(&mut self, out: &mut Vec<u8>) {
         let sum = self.transcript.clone().finish_bytes();
-        self.say(message::FINISHED, &[&sum], out);
+        self.say(FINISHED, &[&sum], out);
     }
 
     fn check_finished(&self, mut body: &[u8]) -> Result<(), HandshakeError> {
-        if message::field(&mut body)? == self.transcript.clone().finish_bytes() {
+        if field(&mut body)? == self.transcript.clone().finish_bytes() {
             Ok(())
         } else {
-            Err(failure(message::DECRYPT_ERROR, "transcripts differ"))
+            Err(failure(DECRYPT_ERROR, "transcripts differ"))
         }
     }
 
@@ -123,7 +128,7 @@ impl NullSession {
         field
             .first_chunk()
             .map(|b| u64::from_be_bytes(*b))
-            .ok_or_else(|| failure(message::DECODE_ERROR, "random too short"))
+            .ok_or_else(|| failure(DECODE_ERROR, "random too short"))
     }
 
     /// Computes the secret, which both sides derive from the hellos.
@@ -149,17 +154,17 @@ impl NullSession {
     }
 
     fn read_client_hello(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
-        let client = Self::read_random(message::field(&mut body)?)?;
-        let name = message::field(&mut body)?;
+        let client = Self::read_random(field(&mut body)?)?;
+        let name = field(&mut body)?;
         self.server_name = String::from_utf8(name.to_vec()).ok();
-        self.peer_parameters = Some(message::field(&mut body)?.to_vec());
-        let mut offered = message::field(&mut body)?;
+        self.peer_parameters = Some(field(&mut body)?.to_vec());
+        let mut offered = field(&mut body)?;
         if self.read_early(body) {
             self.early_secret = Some(Self::early_secret(client));
         }
         let mut theirs = Vec::new();
         while !offered.is_empty() {
-            theirs.push(message::field(&mut offered)?);
+            theirs.push(field(&mut offered)?);
         }
         let mut ours = self.config.protocols.iter();
         self.protocol = ours.find(|ours| theirs.contains(&ours.as_slice())).cloned();
@@ -172,8 +177,8 @@ impl NullSession {
     }
 
     fn read_encrypted_extensions(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
-        self.peer_parameters = Some(message::field(&mut body)?.to_vec());
-        let chosen = message::field(&mut body)?;
+        self.peer_parameters = Some(field(&mut body)?.to_vec());
+        let chosen = field(&mut body)?;
         self.early_accepted = self.read_early(body);
         self.protocol = self.config.protocols.iter().find(|p| *p == chosen).cloned();
         if self.protocol.is_none() && !(self.config.protocols.is_empty() && chosen.is_empty()) {
@@ -185,32 +190,32 @@ impl NullSession {
 
     fn read_message(&mut self, kind: u8, mut body: &[u8]) -> Result<(), HandshakeError> {
         match (self.step, kind) {
-            (Step::AwaitClientHello, message::CLIENT_HELLO) => self.read_client_hello(body)?,
-            (Step::AwaitServerHello, message::SERVER_HELLO) => {
-                let server = Self::read_random(message::field(&mut body)?)?;
+            (Step::AwaitClientHello, CLIENT_HELLO) => self.read_client_hello(body)?,
+            (Step::AwaitServerHello, SERVER_HELLO) => {
+                let server = Self::read_random(field(&mut body)?)?;
                 self.agree(self.random, server);
                 self.step = Step::TakeHandshakeKeys;
             }
-            (Step::AwaitEncryptedExtensions, message::ENCRYPTED_EXTENSIONS) => {
+            (Step::AwaitEncryptedExtensions, ENCRYPTED_EXTENSIONS) => {
                 self.read_encrypted_extensions(body)?;
             }
-            (Step::AwaitCertificate, message::CERTIFICATE) => {
+            (Step::AwaitCertificate, CERTIFICATE) => {
                 self.step = Step::AwaitCertificateVerify;
             }
-            (Step::AwaitCertificateVerify, message::CERTIFICATE_VERIFY) => {
+            (Step::AwaitCertificateVerify, CERTIFICATE_VERIFY) => {
                 self.step = Step::AwaitServerFinished;
             }
-            (Step::AwaitServerFinished, message::FINISHED) => {
+            (Step::AwaitServerFinished, FINISHED) => {
                 self.check_finished(body)?;
                 self.step = Step::SendClientFinished;
             }
-            (Step::AwaitClientFinished, message::FINISHED) => {
+            (Step::AwaitClientFinished, FINISHED) => {
                 self.check_finished(body)?;
                 self.step = Step::Done;
             }
             _ => {
                 return Err(failure(
-                    message::UNEXPECTED_MESSAGE,
+                    UNEXPECTED_MESSAGE,
                     "handshake message out of order",
                 ));
             }
@@ -222,7 +227,7 @@ impl NullSession {
 impl Session for NullSession {
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
         self.incoming.extend_from_slice(bytes);
-        while let Some((kind, whole)) = message::next(&mut self.incoming)? {
+        while let Some((kind, whole)) = next(&mut self.incoming)? {
             self.read_message(kind, whole.get(4..).unwrap_or(&[]))?;
             self.transcript = self.transcript.clone().absorb(&whole);
         }
@@ -234,7 +239,7 @@ impl Session for NullSession {
             Step::SendClientHello => {
                 let mut offered = Vec::new();
                 for protocol in &self.config.protocols {
-                    message::put_field(protocol, &mut offered);
+                    put_field(protocol, &mut offered);
                 }
                 let name = self.server_name.clone().unwrap_or_default();
                 let parameters = core::mem::take(&mut self.local_parameters);
@@ -242,12 +247,12 @@ impl Session for NullSession {
                 let fields: [&[u8]; 5] = [&random, name.as_bytes(), &parameters, &offered, EARLY];
                 let early = usize::from(self.early_secret.is_some());
                 let said = fields.get(..4 + early).unwrap_or(&fields);
-                self.say(message::CLIENT_HELLO, said, out);
+                self.say(CLIENT_HELLO, said, out);
                 self.step = Step::AwaitServerHello;
                 None
             }
             Step::SendServerHello => {
-                self.say(message::SERVER_HELLO, &[&self.random.to_be_bytes()], out);
+                self.say(SERVER_HELLO, &[&self.random.to_be_bytes()], out);
                 self.step = Step::SendServerFlight;
                 Some(self.handshake_keys())
             }
@@ -261,9 +266,9 @@ impl Session for NullSession {
                 let fields: [&[u8]; 3] = [&parameters, &protocol, EARLY];
                 let early = usize::from(self.early_secret.is_some());
                 let said = fields.get(..2 + early).unwrap_or(&fields);
-                self.say(message::ENCRYPTED_EXTENSIONS, said, out);
-                self.say(message::CERTIFICATE, &[], out);
-                self.say(message::CERTIFICATE_VERIFY, &[], out);
+                self.say(ENCRYPTED_EXTENSIONS, said, out);
+                self.say(CERTIFICATE, &[], out);
+                self.say(CERTIFICATE_VERIFY, &[], out);
                 self.say_finished(out);
                 self.step = Step::AwaitClientFinished;
                 Some(self.one_rtt_keys())
@@ -336,4 +341,83 @@ impl Session for NullSession {
         }
         Ok(())
     }
+}
+
+pub(super) const CLIENT_HELLO: u8 = 1;
+pub(super) const SERVER_HELLO: u8 = 2;
+pub(super) const ENCRYPTED_EXTENSIONS: u8 = 8;
+pub(super) const CERTIFICATE: u8 = 11;
+pub(super) const CERTIFICATE_VERIFY: u8 = 15;
+pub(super) const FINISHED: u8 = 20;
+
+/// Longer messages are refused before they are stored.
+const MAX_MESSAGE: usize = 1 << 16;
+
+/// TLS alerts (RFC 8446 §6).
+pub(super) const UNEXPECTED_MESSAGE: u8 = 10;
+pub(super) const DECODE_ERROR: u8 = 50;
+pub(super) const DECRYPT_ERROR: u8 = 51;
+
+pub(super) fn failure(alert: u8, reason: &str) -> HandshakeError {
+    HandshakeError::Tls {
+        alert,
+        reason: reason.to_owned(),
+    }
+}
+
+/// Length of TLS messages beyond our fields: rustls with X25519, ECDSA P-256 and a certificate
+/// of 430 bytes.
+const fn padding(kind: u8) -> usize {
+    match kind {
+        CLIENT_HELLO => 169,
+        SERVER_HELLO => 76,
+        ENCRYPTED_EXTENSIONS => 9,
+        CERTIFICATE => 441,
+        CERTIFICATE_VERIFY => 75,
+        FINISHED => 14,
+        _ => 0,
+    }
+}
+
+pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
+    let len = fields.iter().map(|f| 2 + f.len()).sum::<usize>() + padding(kind);
+    let [_, high, mid, low] = u32::try_from(len).unwrap_or(0).to_be_bytes();
+    out.extend_from_slice(&[kind, high, mid, low]);
+    for field in fields {
+        put_field(field, out);
+    }
+    out.resize(out.len() + padding(kind), 0);
+}
+
+pub(super) fn put_field(field: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&u16::try_from(field.len()).unwrap_or(0).to_be_bytes());
+    out.extend_from_slice(field);
+}
+
+pub(super) fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError> {
+    let (len, rest) = body
+        .split_first_chunk::<2>()
+        .ok_or_else(|| failure(DECODE_ERROR, "field missing"))?;
+    let (value, rest) = rest
+        .split_at_checked(usize::from(u16::from_be_bytes(*len)))
+        .ok_or_else(|| failure(DECODE_ERROR, "field too long"))?;
+    *body = rest;
+    Ok(value)
+}
+
+/// Removes the next complete message from `buffer`: its type, and all bytes including the
+/// header.
+pub(super) fn next(buffer: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>, HandshakeError> {
+    let Some([kind, high, mid, low]) = buffer.first_chunk().copied() else {
+        return Ok(None);
+    };
+    let len = u32::from_be_bytes([0, high, mid, low]) as usize;
+    if len > MAX_MESSAGE {
+        return Err(failure(DECODE_ERROR, "message too long"));
+    }
+    if buffer.len() < 4 + len {
+        return Ok(None);
+    }
+    let rest = buffer.split_off(4 + len);
+    Ok(Some((kind, core::mem::replace(buffer, rest))))
 }

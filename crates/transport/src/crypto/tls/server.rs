@@ -8,10 +8,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::{KeyLogFile, quic};
 
-use super::session::TlsSession;
+use super::client::any_client;
 use super::sessions::{ForConnection, Sessions};
-use super::trust::any_client;
-use super::{Initial, Pin, TlsConfigError};
+use super::{Initial, Pin, TlsConfigError, TlsSession};
 use crate::crypto::{
     InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
 };

@@ -1,6 +1,6 @@
 //! Configurations for tests. The certificates are described in `testdata/README.md`.
 
-use super::{TlsClientConfig, TlsServerConfig, Trust, session};
+use super::{TlsClientConfig, TlsServerConfig, Trust};
 use crate::crypto::{DirectionalKeys, provider};
 
 pub(crate) const SERVER_PEM: &[u8] = include_bytes!("testdata/server.pem");
@@ -36,10 +36,10 @@ pub(crate) fn chacha20_keys(key: [u8; 32], iv: [u8; 12], header: [u8; 32]) -> Di
         .find_map(|s| s.tls13()?.quic)
         .unwrap();
     DirectionalKeys {
-        header: Box::new(session::TlsHeaderKey(
+        header: Box::new(super::TlsHeaderKey(
             algorithm.header_protection_key(header.into()),
         )),
-        packet: Box::new(session::TlsPacketKey(
+        packet: Box::new(super::TlsPacketKey(
             algorithm.packet_key(key.into(), iv.into()),
         )),
     }

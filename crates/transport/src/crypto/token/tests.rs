@@ -163,3 +163,33 @@ fn filter_is_bounded_and_recovers() {
     assert!(!filter.is_fresh(5000, NOW) && filter.is_fresh(5000, NOW + lifetime));
     assert!(filter.first_use(5000, NOW + lifetime));
 }
+
+#[test]
+fn token_depends_on_key_and_id() {
+    // [9000 10.3.2 guessed-token] [9000 10.3.2 token-per-id]
+    let derive = |n, id: &[u8]| ResetToken::derive(&NullEndpointKey::new(n), id);
+    let token = derive(1, b"12345678");
+    assert_eq!(token, derive(1, b"12345678"));
+    assert_ne!(token, derive(1, b"12345679"));
+    assert_ne!(token, derive(1, b"1234567"));
+    assert_ne!(token, derive(2, b"12345678"));
+}
+
+#[test]
+fn every_bit_counts_in_comparison() {
+    let token = ResetToken::new([0x5a; 16]);
+    for bit in 0..128 {
+        let mut bytes = [0x5a; 16];
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_ne!(token, ResetToken::new(bytes));
+    }
+}
+
+#[test]
+fn token_is_read_from_the_end_of_long_enough_datagrams() {
+    let mut datagram = vec![0x40; 5];
+    datagram.extend([7; 16]);
+    let token = Some(ResetToken::new([7; 16]));
+    assert_eq!(ResetToken::at_end_of(&datagram), token);
+    assert_eq!(ResetToken::at_end_of(&datagram[1..]), None);
+}

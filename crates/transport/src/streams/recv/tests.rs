@@ -1,5 +1,5 @@
 use super::*;
-use crate::streams::record::Record;
+use crate::streams::Record;
 use crate::wire::StreamId;
 
 const NOW: Instant = Instant::ZERO;

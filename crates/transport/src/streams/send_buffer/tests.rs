@@ -275,3 +275,71 @@ fn starting_over_sends_all_of_it_again() {
     reset.start_over();
     assert_eq!((reset.sent(), reset.end(), reset.unacked()), (0, 0, 0));
 }
+
+/// 8000 bytes, sent in eight packets, of which the first was lost `times` times.
+fn lost(times: u32) -> SendBuffer {
+    let mut buffer = SendBuffer::default();
+    buffer.write(&[7; 8000]);
+    assert_eq!(buffer.take_unsent(8000), Some(0..8000));
+    buffer.on_lost(0..1000);
+    for _ in 1..times {
+        assert_eq!(buffer.take_lost(1000), Some(0..1000));
+        assert!(!buffer.has_lost());
+        buffer.on_lost_again(0..1000);
+    }
+    buffer
+}
+
+#[test]
+fn what_was_lost_twice_goes_in_two_packets() {
+    let mut buffer = lost(2);
+    buffer.on_lost(3000..4000);
+    assert_eq!(buffer.take_lost(1000), Some(0..1000));
+    // Other lost data is sent between the two packets.
+    assert_eq!(buffer.take_lost(1000), Some(3000..4000));
+    assert_eq!(buffer.first_lost(), Some(0..1000));
+    assert_eq!(buffer.take_lost(1000), Some(0..1000));
+    assert!(!buffer.has_lost());
+    // One of the two packets may be lost.
+    buffer.on_lost_again(0..1000);
+    assert!(!buffer.has_lost());
+    buffer.on_lost_again(0..1000);
+    assert_eq!(buffer.first_lost(), Some(0..1000));
+}
+
+#[test]
+fn what_arrives_is_not_sent_once_more() {
+    let mut buffer = lost(2);
+    assert_eq!(buffer.take_lost(1000), Some(0..1000));
+    assert_eq!(buffer.first_lost(), Some(0..1000));
+    assert_eq!(buffer.on_acked(0..600), 600);
+    assert_eq!(buffer.take_lost(1000), Some(600..1000));
+    assert_eq!(buffer.on_acked(0..1000), 400);
+    // The loss of the second packet has no effect.
+    buffer.on_lost_again(600..1000);
+    assert!(!buffer.has_lost());
+}
+
+#[test]
+fn beyond_an_eighth_of_what_was_sent_nothing_goes_twice() {
+    let mut buffer = lost(2);
+    for _ in 0..2 {
+        assert_eq!(buffer.take_lost(1000), Some(0..1000));
+    }
+    for again in [0..1000, 0..1000] {
+        buffer.on_lost_again(again);
+    }
+    assert_eq!(buffer.take_lost(1000), Some(0..1000));
+    assert!(!buffer.has_lost());
+}
+
+/// Like a probe.
+#[test]
+fn what_is_repeated_is_lost_whatever_is_on_its_way() {
+    let mut buffer = lost(2);
+    for _ in 0..2 {
+        assert_eq!(buffer.take_lost(1000), Some(0..1000));
+    }
+    buffer.on_forgotten(0..1000);
+    assert_eq!(buffer.first_lost(), Some(0..1000));
+}

@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
-use super::control::{
-    AckFrequency, ApplicationClose, ConnectionClose, MaxStreamData, MaxStreams, NewConnectionId,
-    ResetStream, StopSending, StreamDataBlocked, StreamsBlocked,
+use super::{
+    Ack, AckFrequency, ApplicationClose, ConnectionClose, Crypto, Feedback, Frame, FrameType,
+    MaxStreamData, MaxStreams, NewConnectionId, ResetStream, StopSending, Stream,
+    StreamDataBlocked, StreamsBlocked, ack, feedback, types,
 };
-use super::{Ack, Crypto, Feedback, Frame, FrameType, Stream, ack, feedback, types};
-use crate::wire::error::{TransportError, TransportErrorCode};
-use crate::wire::{ConnectionId, Dir, Reader, StreamId, UnexpectedEnd, varint};
+use crate::wire::{
+    ConnectionId, Dir, Reader, StreamId, TransportError, TransportErrorCode, UnexpectedEnd, varint,
+};
 
 /// A malformed frame, because of which the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

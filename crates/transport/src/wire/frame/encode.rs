@@ -89,7 +89,7 @@ impl Frame<'_> {
                     return Err(WriteError::Value(frame.retire_prior_to));
                 }
                 put(w, [frame.sequence, frame.retire_prior_to])?;
-                crate::wire::packet::put_id(w, frame.id.as_slice())?;
+                w.put_id(frame.id.as_slice())?;
                 w.put_slice(&frame.reset_token)
             }
             Self::PathChallenge(data) | Self::PathResponse(data) => w.put_slice(data),

@@ -4,10 +4,10 @@ use core::ops::Range;
 
 use super::{
     FIXED_BIT, KEY_PHASE_BIT, LONG_FORM, PacketType, RESERVED_LONG, RESERVED_SHORT, SAMPLE_LEN,
-    SAMPLE_OFFSET, SPIN_BIT, TAG_LEN, TruncatedNumber,
+    SAMPLE_OFFSET, SPIN_BIT, TAG_LEN, TruncatedNumber, version,
 };
-use crate::wire::cid::{ConnectionId, TooLong};
-use crate::wire::{Reader, UnexpectedEnd, version};
+use crate::wire::ids::{ConnectionId, TooLong};
+use crate::wire::{Reader, UnexpectedEnd};
 
 /// Bytes that aren't a QUIC packet. The rest of the datagram must be discarded silently (RFC
 /// 9000 §5.2).

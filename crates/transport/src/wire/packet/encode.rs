@@ -1,11 +1,12 @@
-//! Encoding of packet headers in the send buffer.
+//! Encoding of packet headers in the send buffer, and of Retry packets (RFC 9000 §17.2.5).
 
 use core::ops::Range;
 
 use super::{
     FIXED_BIT, KEY_PHASE_BIT, LONG_FORM, PacketType, SAMPLE_OFFSET, SPIN_BIT, TruncatedNumber,
+    version,
 };
-use crate::wire::{ConnectionId, WriteError, Writer, varint, version};
+use crate::wire::{ConnectionId, WriteError, Writer, varint};
 
 /// The header of a packet that carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +154,7 @@ impl Header<'_> {
 
 /// Writes the fields common to all long headers: the first byte (`low` contains the type,
 /// reserved and number-length bits), version 1, and both connection ids.
-pub(super) fn long(
+fn long(
     w: &mut Writer<'_>,
     low: u8,
     dcid: &ConnectionId,
@@ -161,14 +162,8 @@ pub(super) fn long(
 ) -> Result<(), WriteError> {
     w.put_u8(LONG_FORM | FIXED_BIT | low)?;
     w.put_u32(version::V1)?;
-    put_id(w, dcid.as_slice())?;
-    put_id(w, scid.as_slice())
-}
-
-pub(in crate::wire) fn put_id(w: &mut Writer<'_>, id: &[u8]) -> Result<(), WriteError> {
-    let n = u8::try_from(id.len()).map_err(|_| WriteError::Value(id.len() as u64))?;
-    w.put_u8(n)?;
-    w.put_slice(id)
+    w.put_id(dcid.as_slice())?;
+    w.put_id(scid.as_slice())
 }
 
 /// Reserves room for a length of at most 16 383, to be filled in later.
@@ -247,4 +242,21 @@ impl Started {
             Ok(self.start..end)
         })
     }
+}
+
+/// Writes a Retry without its integrity tag. `unused` provides the four unused bits.
+///
+/// # Errors
+/// [`WriteError::NoRoom`], with nothing written.
+pub fn encode_retry(
+    w: &mut Writer<'_>,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    token: &[u8],
+    unused: u8,
+) -> Result<(), WriteError> {
+    w.all_or_nothing(|w| {
+        long(w, 0x30 | (unused & 0x0f), dcid, scid)?;
+        w.put_slice(token)
+    })
 }

@@ -99,7 +99,7 @@ fn retry_of_rfc_9001_a_4() {
     assert_eq!(datagram[packet.tag.clone()], tag);
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
-    retry::encode(&mut w, &packet.dcid, &packet.scid, b"token", 0x0f).unwrap();
+    encode_retry(&mut w, &packet.dcid, &packet.scid, b"token", 0x0f).unwrap();
     assert_eq!(w.written(), &datagram[..packet.tag.start]);
 }
 
@@ -271,7 +271,7 @@ proptest! {
         kind in 0..4, dcid in proptest::collection::vec(any::<u8>(), 0..=20),
         scid in proptest::collection::vec(any::<u8>(), 0..=20),
         token in proptest::collection::vec(any::<u8>(), 0..100),
-        full in 0..=number::MAX, number_len in 1u32..=4, key_phase: bool, spin: bool,
+        full in 0..=MAX_NUMBER, number_len in 1u32..=4, key_phase: bool, spin: bool,
         payload in 0usize..1200, before in 0usize..50,
     ) {
         let (dcid, scid) = (ConnectionId::new(&dcid).unwrap(), ConnectionId::new(&scid).unwrap());
@@ -341,5 +341,87 @@ proptest! {
                 PartialDecode::VersionNegotiation => {}
             }
         }
+    }
+}
+
+#[test]
+fn examples_of_rfc_9000_appendix_a() {
+    // [9000 17.1 number-range]
+    let n = TruncatedNumber::new(0xac_5c02, Some(0xab_e8b3));
+    assert_eq!((n.len(), n.value()), (2, 0x5c02));
+    let n = TruncatedNumber::new(0xac_e8fe, Some(0xab_e8b3));
+    assert_eq!((n.len(), n.value()), (3, 0xac_e8fe));
+    let n = TruncatedNumber::with_len(0x9b32, 2);
+    assert_eq!(n.expand(0xa82f_30ea + 1), 0xa82f_9b32);
+}
+
+#[test]
+fn before_an_acknowledgement_numbers_are_whole() {
+    // [9000 17.1 whole-number]
+    for full in [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 2] {
+        let number = TruncatedNumber::new(full, None);
+        assert_eq!((u64::from(number.value()), number.expand(0)), (full, full));
+    }
+}
+
+#[test]
+fn the_ends_of_the_number_space() {
+    let lens = [0, 127, 128, MAX_NUMBER].map(|n| TruncatedNumber::new(n, None).len());
+    assert_eq!(lens, [1, 1, 2, 4]);
+    let expanded = |value, expected| TruncatedNumber::with_len(value, 1).expand(expected);
+    assert_eq!(expanded(0xff, 0), 0xff);
+    assert_eq!(expanded(0, MAX_NUMBER), MAX_NUMBER - 0xff);
+    assert_eq!(expanded(0, MAX_NUMBER + 1), MAX_NUMBER + 1 - 256);
+}
+
+/// The candidate nearest to the expected number, searched instead of computed.
+fn nearest(value: u64, len: u32, expected: u64) -> u64 {
+    let window = 1i128 << (8 * len);
+    let base = i128::from(expected) / window * window + i128::from(value);
+    [base - window, base, base + window]
+        .into_iter()
+        .filter(|c| (0..=i128::from(MAX_NUMBER)).contains(c))
+        .min_by_key(|c| {
+            let away = c - i128::from(expected);
+            // Ties go up: the window is open below and closed above.
+            (away.abs(), away < 0)
+        })
+        .unwrap() as u64
+}
+
+proptest! {
+    #[test]
+    fn expansion_is_the_nearest_number(
+        value: u32,
+        len in 1u32..=4,
+        shift in 0u32..62,
+        expected in 0..=MAX_NUMBER,
+    ) {
+        let expected = expected >> shift;
+        let number = TruncatedNumber::with_len(u64::from(value), len);
+        let nearest = nearest(u64::from(number.value()), len, expected);
+        prop_assert_eq!(number.expand(expected), nearest);
+    }
+
+    #[test]
+    fn a_receiver_between_acked_and_sent_recovers_the_number(
+        acked in 0..MAX_NUMBER, ahead in 1u64..=1 << 31, heard in 0u64..=1 << 31,
+    ) {
+        // [9000 17.1 number-range]
+        let full = (acked + ahead).min(MAX_NUMBER);
+        let largest_heard = acked + heard.min(full - acked - 1);
+        let number = TruncatedNumber::new(full, Some(acked));
+        prop_assert_eq!(number.expand(largest_heard + 1), full);
+    }
+
+    #[test]
+    fn bytes_round_trip(full in 0..=MAX_NUMBER, len in 1u32..=4) {
+        let number = TruncatedNumber::with_len(full, len);
+        let mut buffer = [0; 4];
+        let mut w = Writer::new(&mut buffer);
+        number.encode(&mut w).unwrap();
+        prop_assert_eq!(w.position(), number.len());
+        let mut r = Reader::new(w.written());
+        prop_assert_eq!(TruncatedNumber::decode(&mut r, len as u8), Ok(number));
     }
 }

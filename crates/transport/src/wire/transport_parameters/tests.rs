@@ -306,3 +306,44 @@ proptest! {
         }
     }
 }
+
+/// The list of RFC 9000 §7.4.1, and the one of RFC 9221 §3.
+#[test]
+fn none_may_be_lowered_and_all_others_may_change() {
+    // [9000 7.4.1 fresh-values] [9000 7.4.1 remembered]
+    type Change = fn(&mut TransportParameters, u64);
+    let before = TransportParameters {
+        initial_max_data: 10,
+        initial_max_stream_data_bidi_local: 10,
+        initial_max_stream_data_bidi_remote: 10,
+        initial_max_stream_data_uni: 10,
+        initial_max_streams_bidi: 10,
+        initial_max_streams_uni: 10,
+        active_connection_id_limit: 10,
+        max_datagram_frame_size: 10,
+        ..TransportParameters::DEFAULT
+    };
+    let limits: [Change; 8] = [
+        |p, v| p.initial_max_data = v,
+        |p, v| p.initial_max_stream_data_bidi_local = v,
+        |p, v| p.initial_max_stream_data_bidi_remote = v,
+        |p, v| p.initial_max_stream_data_uni = v,
+        |p, v| p.initial_max_streams_bidi = v,
+        |p, v| p.initial_max_streams_uni = v,
+        |p, v| p.active_connection_id_limit = v,
+        |p, v| p.max_datagram_frame_size = v,
+    ];
+    let remembered = PeerLimits::from(&before);
+    for change in limits {
+        for (value, fits) in [(9, false), (10, true), (11, true)] {
+            let mut now = before.clone();
+            change(&mut now, value);
+            assert_eq!(PeerLimits::from(&now).include(&remembered), fits);
+        }
+    }
+    let mut now = before;
+    now.max_idle_timeout = core::time::Duration::from_secs(1);
+    now.max_udp_payload_size = 1200;
+    now.explicit_feedback = Some(SignalKinds::new(&[1]).unwrap());
+    assert_eq!(PeerLimits::from(&now), remembered);
+}
