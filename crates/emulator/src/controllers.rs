@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pathmark_cc::{ControllerShares, FallbackReason, Ruler};
+use pathmark_cc::{ControllerShares, Ruler};
 use serde::{Deserialize, Serialize};
 
 /// The share below which a law is omitted from sentences.
@@ -148,30 +148,6 @@ impl Controllers {
         }
         text
     }
-
-    /// A remedy for a flow whose law requests answers, but which routers did not control for
-    /// most of the time or of the bytes; otherwise `None`.
-    pub fn remedy(&self) -> Option<String> {
-        let without = |part: &&ControllerPart| part.fallback.is_some();
-        let sum = |share: fn(&ControllerPart) -> f64| -> f64 {
-            self.shares.iter().filter(without).map(share).sum()
-        };
-        let (time, bytes) = (sum(|part| part.time), sum(|part| part.bytes));
-        if time.max(bytes) <= 0.5 {
-            return None;
-        }
-        let mut sorted = self.sorted().into_iter();
-        let worst = sorted.find(|part| part.fallback.is_some())?;
-        let reason = FallbackReason::by_name(worst.fallback.as_deref()?)?;
-        Some(format!(
-            "routers did not steer {:.0} % of the time and {:.0} % of the bytes, mostly because \
-             {}: {}",
-            time * 100.0,
-            bytes * 100.0,
-            reason.message(),
-            reason.remedy()
-        ))
-    }
 }
 
 #[cfg(test)]
@@ -207,16 +183,11 @@ mod tests {
             "cubic 91 % of the time, 50 % of the bytes (plain-hop); xcp 9 % of the time, 50 % of \
              the bytes"
         );
-        let remedy = mostly_cubic.remedy().unwrap();
-        assert!(remedy.contains("91 % of the time"), "{remedy}");
-        assert!(remedy.contains("run vcp-router at that hop"), "{remedy}");
         let steered = controllers(vec![
             part("xcp", None, 0.9, 0.9),
             part("cubic", Some("no-answer"), 0.1, 0.1),
         ]);
-        assert_eq!(steered.remedy(), None);
         let standard = controllers(vec![part("cubic", None, 1.0, 1.0)]);
-        assert_eq!(standard.remedy(), None, "its law asks no routers");
         assert_eq!(Controllers::default().largest(), "");
         let both = [steered, standard];
         let both = Controllers::together(both.iter());

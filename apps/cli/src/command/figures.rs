@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::reconnect::is_lost;
 use super::values::hex;
 use super::{Failure, Outcome, output};
+use crate::explain::Account;
 use crate::report::{BoundedBy, SenderReport};
 
 /// Keys that the JSON of `perf`, `get` and `put` share. They are present on every exit, and null if
@@ -120,6 +121,18 @@ impl Transfer {
         };
     }
 
+    fn account(&self, sender: &SenderReport) -> Account {
+        let handshake_ms = self.handshake_ms.unwrap_or(0.0);
+        Account {
+            seconds: self.seconds + handshake_ms / 1e3,
+            handshake_ms,
+            bytes_up: self.bytes_up,
+            bytes_down: self.bytes_down,
+            sender: sender.clone(),
+            ..Account::default()
+        }
+    }
+
     /// Reports on stderr how the transfer went and which limits held back the sender.
     pub(super) fn tell(&self, sender: Option<&SenderReport>) {
         for (bytes, rate, direction) in [
@@ -143,9 +156,12 @@ impl Transfer {
             if !ruled.is_empty() {
                 output::note!("ruled by: {ruled}");
             }
-            // Shorter transfers would gain little.
-            if let Some(remedy) = controllers.remedy().filter(|_| self.seconds >= 1.0) {
-                output::note!("note: {remedy}");
+        }
+        if let Some(sender) = sender {
+            let verdict = self.account(sender).verdict();
+            // A shorter transfer would gain little, and a full link is no fault.
+            if self.seconds >= 1.0 && !matches!(verdict.cause, "router" | "window" | "unknown") {
+                output::note!("note: {}: {}", verdict.because, verdict.next);
             }
         }
         for warning in &self.warnings {

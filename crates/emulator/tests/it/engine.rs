@@ -84,7 +84,6 @@ fn results_say_which_law_had_the_window() {
     let alone = run(&single("", &flow));
     let known = alone.flows[0].controllers.as_ref().unwrap();
     assert_eq!(known.largest(), "cubic 100 %: no-answer");
-    assert!(known.remedy().unwrap().contains("vcp-router"));
 }
 
 #[test]
