@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
 use crate::common::on_node::{self, figures, router, spawn};
-use crate::common::{Server, XCP, ended, json, names, pathmark, run, stderr, words};
+use crate::common::{Server, ended, json, measuring, names, pathmark, run, stderr, words};
 
 /// A path with a round trip of 102 ms, whose bottleneck is the second link.
 const PATH: &str = r#"
@@ -270,7 +270,7 @@ fn what_cannot_be_read_or_written_is_said() {
 /// Through routers on TUN interfaces, from the report that `get` prints.
 #[test]
 fn the_cause_of_a_slow_download_through_a_router() {
-    let _alone = XCP.alone();
+    let _place = measuring();
     for (cause, controller, law, loss) in [
         ("router", "vcp+bise", "vcp+bise+wlte", ""),
         ("no-answer", "none", "vcp+bise+wlte", ""),
