@@ -5,10 +5,10 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pathmark_testbed::{ChildGuard, Node, Testbed, undisturbed};
+use pathmark_testbed::{ChildGuard, IpNet, Node, Testbed, undisturbed};
 use tempfile::TempDir;
 
-use crate::common::{Process, pathmark};
+use crate::common::{Process, at_once, pathmark};
 
 const SOON: Duration = Duration::from_secs(2);
 
@@ -49,18 +49,31 @@ fn run(host: &Node, program: &str, arguments: &str) {
 #[test]
 fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     let bed = Testbed::new().unwrap();
-    let [client, router] = ["client", "router"].map(|name| bed.node(name).unwrap());
-    let ends = ((&client, "eth0"), (&router, "eth0"));
-    bed.veth(ends.0, ends.1, 1500).unwrap();
-    let at = |address: &str| address.parse().unwrap();
-    client.add_address("eth0", at("10.0.1.1/24")).unwrap();
-    router.add_address("eth0", at("10.0.1.2/24")).unwrap();
+    let router = bed.node("router").unwrap();
     router.forward().unwrap();
-    // Each packet must get an ICMP message, although the commands run in quick succession.
+    // Each packet must get an ICMP message, although the commands run in quick succession. Linux
+    // sends an address five about missing routes, then one a second, whatever the limit. So each
+    // command runs on a host of its own.
     router.sysctl("net.ipv4.icmp_ratelimit", "0").unwrap();
-    let gateway = Some("10.0.1.2".parse().unwrap());
-    let route = at("10.0.0.0/16");
-    client.add_route(route, "eth0", gateway).unwrap();
+    let at = |address: String| -> IpNet { address.parse().unwrap() };
+    let hosts: Vec<Node> = (0..4)
+        .map(|n| {
+            let (host, port) = (bed.node(&format!("client{n}")).unwrap(), format!("eth{n}"));
+            bed.veth((&host, "eth0"), (&router, &port), 1500).unwrap();
+            host.add_address("eth0", at(format!("10.1.{n}.1/24")))
+                .unwrap();
+            router
+                .add_address(&port, at(format!("10.1.{n}.2/24")))
+                .unwrap();
+            let gateway = format!("10.1.{n}.2").parse().ok();
+            host.add_route(at("10.0.0.0/16".into()), "eth0", gateway)
+                .unwrap();
+            host
+        })
+        .collect();
+    router
+        .add_address("eth0", at("10.0.1.2/32".into()))
+        .unwrap();
     for kind in ["unreachable 10.0.2.0/24", "prohibit 10.0.3.0/24"] {
         run(&router, "ip", &format!("route add {kind}"));
     }
@@ -76,14 +89,16 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
             // This host can't reach any name server.
             ("none.invalid:4433", "cannot find the host"),
         ] {
-            for command in commands(address, &here) {
-                let (text, time) = said(&client, command);
+            let commands = commands(address, &here);
+            assert_eq!(commands.len(), hosts.len());
+            at_once(hosts.iter().zip(commands), |(host, command)| {
+                let (text, time) = said(host, command);
                 println!("{time:?}: {text}");
                 assert!(text.contains(word), "{address}: {text}");
                 // A missing route may be temporary, so errors other than a closed port take longer.
                 let most = SOON * if word == "unreachable" { 6 } else { 1 };
                 assert!(time < most, "{address}: {time:?}");
-            }
+            });
         }
     });
 }

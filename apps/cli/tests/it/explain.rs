@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
 use crate::common::on_node::{self, figures, router, spawn};
-use crate::common::{Server, XCP, ended, json, names, pathmark, run, stderr, words};
+use crate::common::{Server, ended, json, measuring, names, pathmark, run, stderr, words};
 
 /// A path with a round trip of 102 ms, whose bottleneck is the second link.
 const PATH: &str = r#"
@@ -423,7 +423,7 @@ fn silences_are_added() {
 /// Through routers on TUN interfaces, from the report that `get` prints.
 #[test]
 fn the_cause_of_a_slow_download_through_a_router() {
-    let _alone = XCP.alone();
+    let _place = measuring();
     for (cause, controller, law, loss) in [
         ("router", "vcp+bise", "vcp+bise+wlte", ""),
         ("no-answer", "none", "vcp+bise+wlte", ""),

@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use crate::common::at_once;
 use crate::common::endpoints::undisturbed;
 use crate::common::on_node::router;
 use crate::quick_start::Served;
@@ -177,25 +178,25 @@ impl Satellite {
 /// don't.
 #[test]
 fn downloads_behind_plain_hops_take_as_long_as_emulated() {
-    use pathmark_testbed::undisturbed;
-    for controller in ["vcp+bise", "xcp"] {
-        for (plain_hops, bytes) in [
-            (false, 4_000_000),
-            (true, 4_000_000),
-            (false, 200_000),
-            (true, 200_000),
-        ] {
+    let kinds = [
+        ("vcp+bise", false),
+        ("vcp+bise", true),
+        ("xcp", false),
+        ("xcp", true),
+    ];
+    at_once(kinds, |(controller, plain_hops)| {
+        for bytes in [4_000_000, 200_000] {
             let path = Satellite {
                 controller,
                 plain_hops,
                 bytes,
             };
             let emulated = path.emulated();
-            undisturbed(|| {
+            pathmark_testbed::undisturbed(|| {
                 let real = path.real();
                 println!("{controller}, {plain_hops}: {bytes} bytes in {real:.2} s, {emulated:.2}");
                 assert!((0.9..1.1).contains(&(real / emulated)), "{real} {emulated}");
             });
         }
-    }
+    });
 }

@@ -2,6 +2,7 @@
 //! processes.
 
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use pathmark_testbed::chain::{Chain, Hop, SENDER};
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::common::offered::Offered;
 use crate::common::on_node::{figures, router, serve, shown};
-use crate::common::piped;
+use crate::common::{at_once, piped};
 
 /// Returns a hop of 20 Mbit/s and 50 ms each way.
 fn hop(controller: &str) -> Hop {
@@ -97,7 +98,7 @@ fn two_routers_grant_a_file_its_rate() {
             (chain, figures)
         };
         let plain = fresh("cubic").1["seconds"].as_f64().unwrap();
-        for cc in ["cubiq", "ada"] {
+        at_once(["cubiq", "ada"], |cc| {
             let (chain, figures) = fresh(cc);
             println!("{cc}: {figures}");
             assert_eq!(figures["feedback"], "quick-start", "{cc}");
@@ -107,7 +108,7 @@ fn two_routers_grant_a_file_its_rate() {
             for router in 0..2 {
                 assert!(once_or_twice(&grants(&chain, router)), "{cc}");
             }
-        }
+        });
     });
 }
 
@@ -118,7 +119,7 @@ fn two_routers_grant_auto_its_rate() {
     undisturbed(|| {
         // 0.6 of CUBIC's time on an idle machine; on a busy one, hosts and routers are late.
         const SHARE: f64 = 0.9;
-        for controller in ["vcp+bise", "xcp", "quick-start"] {
+        at_once(["vcp+bise", "xcp", "quick-start"], |controller| {
             let chain = Chain::new(router(), 1500, &[hop(controller), hop(controller)]).unwrap();
             chain.hide_wires().unwrap();
             let figures = fetch(&chain, "auto");
@@ -138,7 +139,7 @@ fn two_routers_grant_auto_its_rate() {
             for router in 0..2 {
                 assert!(once_or_twice(&grants(&chain, router)), "{controller}");
             }
-        }
+        });
     });
 }
 
@@ -152,12 +153,13 @@ fn once_or_twice(grants: &Value) -> bool {
 #[test]
 fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
     undisturbed(|| {
-        for (controller, cc) in [
+        let cases = [
             ("quick-start", "cubiq"),
             ("quick-start", "auto"),
             ("xcp", "auto"),
             ("vcp+bise", "auto"),
-        ] {
+        ];
+        at_once(cases, |(controller, cc)| {
             let chain = Chain::new(router(), 1500, &[hop(controller), hop(controller)]).unwrap();
             // The traffic of CUBIC would count as in use, and CUBIC doesn't request a grant.
             let figures = fetch(&chain, cc);
@@ -182,7 +184,7 @@ fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
             // Both routers granted the request. Only the sender notices the hop without feedback.
             assert!(once_or_twice(&grants(&chain, 0)), "{controller}, {cc}");
             assert!(once_or_twice(&grants(&chain, 1)), "{controller}, {cc}");
-        }
+        });
     });
 }
 
@@ -191,7 +193,7 @@ fn with_a_plain_router_between_starts_are_careful_and_nothing_stalls() {
 /// period, and 300 ms for timers.
 #[expect(clippy::disallowed_methods, reason = "real time passes at the routers")]
 fn until_ports_are_idle() {
-    std::thread::sleep(Duration::from_millis(1500));
+    thread::sleep(Duration::from_millis(1500));
 }
 
 /// Returns the figures of two consecutive processes of the same user that fetch from a server.
@@ -214,7 +216,7 @@ fn fetch_twice(chain: &Chain, cc: &str) -> [Value; 2] {
 #[test]
 fn a_second_get_of_a_server_begins_with_its_granted_flight() {
     undisturbed(|| {
-        for (port, cc) in [("quick-start", "cubiq"), ("xcp", "auto")] {
+        at_once([("quick-start", "cubiq"), ("xcp", "auto")], |(port, cc)| {
             let chain = Chain::new(router(), 1500, &[hop(port), hop(port)]).unwrap();
             chain.hide_wires().unwrap();
             let both = fetch_twice(&chain, cc);
@@ -223,7 +225,7 @@ fn a_second_get_of_a_server_begins_with_its_granted_flight() {
                 figures["seconds"].as_f64().unwrap()
             });
             assert!(first - second > 0.1, "{port}, {cc}: {both:?}");
-        }
+        });
     });
 }
 

@@ -25,7 +25,7 @@ fn a_server_that_comes_back_brings_the_rest() {
     let out = here.path().display();
     let mut server = serve(&offered, "127.0.0.1:0");
     let (address, pin) = (server.address.clone(), server.pin.clone());
-    let get = format!("get -r {address}/ -o {out} --pin {pin} --json --limit 5MB --reconnect=60s");
+    let get = format!("get -r {address}/ -o {out} --pin {pin} --json --limit 10MB --reconnect=60s");
     let get = Process::start(&words(&get));
     let has_bytes = |entry: std::io::Result<fs::DirEntry>| {
         let metadata = entry.unwrap().metadata();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pathmark_testbed::Testbed;
 use pathmark_testbed::subnet::{OUTSIDE, OUTSIDE_TOO};
 
+use crate::common::at_once;
 use crate::common::gateway;
 use crate::common::gateway::{Bed, PROXIES, TARGETS, echoes, echoes_in_the_end, ip};
 use crate::common::pathmark;
@@ -261,13 +262,13 @@ fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
 /// as an answer.
 #[test]
 fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
-    let bed = Bed::new();
-    let _proxy = bed.proxy(PROXIES[0], None);
-    let to = SocketAddr::new(ip(TARGETS[0]), 7);
-    bed.echo_tcp(to);
-    let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
-    let forward = tunnel.listener("forward");
-    for (hook, port) in [("output", "dport"), ("input", "sport")] {
+    at_once([("output", "dport"), ("input", "sport")], |(hook, port)| {
+        let bed = Bed::new();
+        let _proxy = bed.proxy(PROXIES[0], None);
+        let to = SocketAddr::new(ip(TARGETS[0]), 7);
+        bed.echo_tcp(to);
+        let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
+        let forward = tunnel.listener("forward");
         let mut flow = bed.connect(forward);
         echoes(&mut flow, b"before");
         let outage = format!(
@@ -296,7 +297,7 @@ fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
                 break;
             }
         }
-    }
+    });
 }
 
 #[test]

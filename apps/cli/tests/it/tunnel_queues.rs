@@ -12,11 +12,10 @@ use std::time::Duration;
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
 
-use crate::common::alone;
+use crate::common::measuring;
 use crate::common::mix::{Bed, ECT_0, Figures, Flows, NOT_ECT, Pace, Side, run};
 
 fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value) + Sync) {
-    let _alone = alone();
     // Each side has hosts and a path of its own, and both together use less than one processor.
     undisturbed(|| {
         thread::scope(|scope| {
@@ -30,7 +29,7 @@ fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Va
 
 fn through(side: Side, flows: Flows<'_>, check: &(impl Fn(&[Figures], &[f64], &Value) + Sync)) {
     let bed = Bed::new(side, "vcp", 0.0, "auto");
-    let (figures, rates, shown) = run(&bed, flows, Duration::from_secs(5));
+    let (figures, rates, shown) = run(&bed, flows, Duration::from_secs(4));
     let flows = shown["flows"].as_array().unwrap();
     assert!(flows.iter().all(|flow| flow["path_report"].is_object()));
     let queues: Vec<_> = flows.iter().map(|flow| &flow["queue"]).collect();
@@ -46,9 +45,17 @@ fn through(side: Side, flows: Flows<'_>, check: &(impl Fn(&[Figures], &[f64], &V
     check(&figures, &rates, queue.unwrap_or(&Value::Null));
 }
 
+/// One after another, because each uses a whole processor.
+#[test]
+fn flows_share_a_tunnel() {
+    let _place = measuring();
+    a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds();
+    a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp();
+    flows_share_by_weight();
+}
+
 /// The packets of a sender that follows marks wait for a few milliseconds, whereas others wait for
 /// 100 ms. On a quiet machine, the 99th percentile is 5 ms; the bound allows for a busy one.
-#[test]
 fn a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds() {
     through_each_ingress((&[(1, Pace::Scalable)], &[0]), |figures, rates, queue| {
         let udp = figures[0];
@@ -62,7 +69,6 @@ fn a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds() {
 }
 
 /// A sender that responds to no signal only harms itself.
-#[test]
 fn a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp() {
     for ecn in [NOT_ECT, ECT_0] {
         let pace = [(1, Pace::Constant(20e6, ecn))];
@@ -79,7 +85,6 @@ fn a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp() {
     }
 }
 
-#[test]
 fn flows_share_by_weight() {
     let pace = |rate| Pace::Constant(rate, NOT_ECT);
     for (udp, tcp, weights) in [

@@ -259,7 +259,7 @@ impl Udp {
     ) -> Self {
         let (tell, arrived) = channel();
         setsockopt(&to, IpRecvTos, &true).unwrap();
-        to.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        to.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         thread::spawn(move || {
             let mut buffer = [0; 2000];
             while let Some((length, _, ecn)) = receive(&to, &mut buffer) {

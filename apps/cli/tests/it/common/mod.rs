@@ -19,7 +19,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -28,22 +28,54 @@ use serde_json::Value;
 
 use offered::Offered;
 
-/// A lock of tests that measure rates or delays of real processes. Tests with different locks run
-/// side by side.
-pub(crate) struct Measuring(Mutex<()>);
+/// The most tests that measure rates or delays of real processes at once. Each uses between a
+/// quarter and a half of a processor, apart from tunnels' queues, which use a whole one. So two
+/// processors have time to spare for two tests, of which one may be that of the queues.
+const AT_ONCE: usize = 2;
 
-pub(crate) static XCP: Measuring = Measuring(Mutex::new(()));
-pub(crate) static XCP_I: Measuring = Measuring(Mutex::new(()));
+static MEASURING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// Places among the tests that measure, until this is dropped.
+pub(crate) struct Measuring(usize);
+
+/// Waits for a place among the tests that measure.
+pub(crate) fn measuring() -> Measuring {
+    Measuring::take(1)
+}
+
+/// Waits for all places.
+pub(crate) fn alone() -> Measuring {
+    Measuring::take(AT_ONCE)
+}
 
 impl Measuring {
-    pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take(places: usize) -> Self {
+        let (taken, left) = &MEASURING;
+        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |taken: &mut usize| *taken + places > AT_ONCE;
+        let mut taken = left
+            .wait_while(taken, is_full)
+            .unwrap_or_else(PoisonError::into_inner);
+        *taken += places;
+        Self(places)
     }
 }
 
-/// Takes all locks, for tests that use most of the CPU time.
-pub(crate) fn alone() -> [MutexGuard<'static, ()>; 2] {
-    [&XCP, &XCP_I].map(Measuring::alone)
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        *MEASURING.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
+        MEASURING.1.notify_all();
+    }
+}
+
+/// Checks all cases at once. Each has hosts and routers of its own, and is mostly idle.
+pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let check = &check;
+            scope.spawn(move || check(case));
+        }
+    });
 }
 
 pub(crate) fn pathmark(arguments: &[&str]) -> Command {

@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::bed::{Way, content};
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::pathmark;
+use crate::common::{at_once, pathmark};
 
-/// Transferred at 10 MB/s. This is more of a file in transfer than both sides can buffer.
+/// Transferred at 20 MB/s. This is more of a file in transfer than both sides can buffer.
 const BYTES: usize = 40_000_000;
 
 fn set(node: &Node, state: &str) {
@@ -55,7 +55,7 @@ fn cell(way: Way, at_server: bool, time: Duration) {
         Way::Get => pathmark(&["get", "10.0.1.1:4433/f", "-o", to.to_str().unwrap()]),
         Way::Put => pathmark(&["put", source.to_str().unwrap(), "10.0.1.1:4433"]),
     };
-    command.args(["--limit", "10MB", "--reconnect", "--quiet"]);
+    command.args(["--limit", "20MB", "--reconnect", "--quiet"]);
     command.args(["--pin", said["pin"].as_str().unwrap()]);
     let mut moving = client.spawn(command, &[]).unwrap();
     until_unfinished(to, 1);
@@ -70,19 +70,16 @@ fn cell(way: Way, at_server: bool, time: Duration) {
 }
 
 fn down_for(time: Duration) {
-    thread::scope(|scope| {
-        for way in [Way::Get, Way::Put] {
-            for at_server in [false, true] {
-                scope.spawn(move || cell(way, at_server, time));
-            }
-        }
+    let cells = [Way::Get, Way::Put].map(|way| [(way, false), (way, true)]);
+    at_once(cells.concat(), |(way, at_server)| {
+        cell(way, at_server, time)
     });
 }
 
 /// This is less than the idle timeout of 30 s, so the connection survives.
 #[test]
-fn the_link_is_down_for_8_s() {
-    down_for(Duration::from_secs(8));
+fn the_link_is_down_for_4_s() {
+    down_for(Duration::from_secs(4));
 }
 
 /// The connection is lost, and the client connects again.

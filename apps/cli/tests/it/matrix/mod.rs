@@ -4,7 +4,7 @@
 //! and links.
 //!
 //! `cargo test --test it matrix -- --ignored` takes a link down for a minute, whereas the other
-//! tests take it down for 8 s.
+//! tests take it down for 4 s.
 
 mod bed;
 mod link;
@@ -13,12 +13,11 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
-use std::thread;
 
 use bed::{Bed, Plan, Way, content};
 
 use crate::common::offered::settle;
-use crate::common::{Process, ended, stderr};
+use crate::common::{Process, at_once, ended, stderr};
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug)]
@@ -70,10 +69,7 @@ const LARGE: usize = 16_000_000;
 impl Row {
     /// Runs both directions at once.
     fn run(self) {
-        thread::scope(|scope| {
-            scope.spawn(|| self.cell(Way::Get));
-            scope.spawn(|| self.cell(Way::Put));
-        });
+        at_once([Way::Get, Way::Put], |way| self.cell(way));
     }
 
     fn cell(self, way: Way) {
@@ -129,38 +125,36 @@ fn the_client_is_killed() {
     .run();
 }
 
-/// The client notices this by its idle timeout of 30 s.
+/// The client of a server that is started again notices this after seconds, and otherwise by its
+/// idle timeout of 30 s. All wait at the same time.
 #[test]
 fn the_server_is_killed() {
-    Row {
-        befalls: |bed, _| bed.kill_server(),
+    let broken = Row {
         get: End::Failed("the bytes that arrived are kept"),
         put: End::Failed("the transfer broke off"),
-        mended: Bed::start_server,
         ..ROW
-    }
-    .run();
-}
-
-#[test]
-fn the_server_is_killed_and_started_again() {
+    };
     let restarted = |bed: &mut Bed, _: &mut Process| {
         bed.kill_server();
         bed.start_server();
     };
-    Row {
-        befalls: restarted,
-        get: End::Failed("the bytes that arrived are kept"),
-        put: End::Failed("the transfer broke off"),
-        ..ROW
-    }
-    .run();
-    Row {
-        befalls: restarted,
-        more: &["--reconnect"],
-        ..ROW
-    }
-    .run();
+    let rows = [
+        Row {
+            befalls: |bed, _| bed.kill_server(),
+            mended: Bed::start_server,
+            ..broken
+        },
+        Row {
+            befalls: restarted,
+            ..broken
+        },
+        Row {
+            befalls: restarted,
+            more: &["--reconnect"],
+            ..ROW
+        },
+    ];
+    at_once(rows, Row::run);
 }
 
 #[test]

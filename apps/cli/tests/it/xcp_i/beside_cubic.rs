@@ -10,7 +10,7 @@ use pathmark_testbed::chain::{Addresses, Chain, SENDER};
 
 use super::bed::{Bed, LOOKS, MEASURES, NARROW};
 use super::{capacity_is_known, goodput};
-use crate::common::{XCP_I, alone};
+use crate::common::{alone, measuring};
 
 /// Two routers, and between them the kernel, which carries 30 Mbit/s.
 fn around_a_kernel() -> Bed {
@@ -78,9 +78,9 @@ impl Drop for KernelCubic {
 /// With the kernel's CUBIC on the path, each gets at least 15 %.
 #[test]
 fn the_kernel_in_the_middle() {
-    let _alone = XCP_I.alone();
+    let _place = measuring();
     let bed = around_a_kernel();
-    let by_itself = bed.get(16_000_000);
+    let by_itself = bed.get(12_000_000);
     let last = bed.show(1);
     println!("{by_itself}\n{}", last["xcp_i"]);
     capacity_is_known(&last);

@@ -15,7 +15,7 @@ use pathmark_testbed::undisturbed;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::XCP_I;
+use crate::common::measuring;
 
 /// The plain router is in the middle.
 const MIDDLE: [(&str, &str); 3] = [("80Mbit", LOOKS), ("30Mbit", "none"), ("80Mbit", MEASURES)];
@@ -62,9 +62,9 @@ fn known(shown: &Value) -> &Value {
 /// port reports its estimates.
 #[test]
 fn a_plain_router_in_the_middle() {
-    let _alone = XCP_I.alone();
+    let _place = measuring();
     undisturbed(|| {
-        const BYTES: usize = 24_000_000;
+        const BYTES: usize = 16_000_000;
         let bed = Bed::new(Addresses::V4, &MIDDLE);
         let figures = bed.get(BYTES);
         let last = bed.show(2);
@@ -98,9 +98,9 @@ fn capacity_is_known(shown: &Value) {
 /// answers requests, and the virtual router has the rate of the plain one.
 #[test]
 fn the_sending_host_answers() {
-    let _alone = XCP_I.alone();
+    let _place = measuring();
     undisturbed(|| {
-        sender_answers(Addresses::V4, 16_000_000);
+        sender_answers(Addresses::V4, 12_000_000);
     });
 }
 
@@ -121,7 +121,7 @@ fn sender_answers(addresses: Addresses, bytes: usize) {
 /// The same if a client stores a file: then the client answers.
 #[test]
 fn the_client_that_stores_answers() {
-    let _alone = XCP_I.alone();
+    let _place = measuring();
     undisturbed(|| {
         let bed = Bed::new(Addresses::V4, &FIRST);
         let directory = TempDir::new().unwrap();
@@ -146,14 +146,14 @@ fn the_client_that_stores_answers() {
 /// host measures the spare capacity of the plain router, and has the virtual router for it.
 #[test]
 fn the_receiving_host_measures() {
-    let _alone = XCP_I.alone();
+    let _place = measuring();
     undisturbed(|| {
-        let bed = receiver_measures(Addresses::V4, 16_000_000);
+        let bed = receiver_measures(Addresses::V4, 12_000_000);
         // Without the secret, nothing is measured, and the sender controls itself.
         let directory = TempDir::new().unwrap();
         let secret = secret_file(&directory);
         std::fs::write(&secret, "something else that is long enough\n").unwrap();
-        let figures = bed.get_with(12_000_000, &[], &["--measure-hops", &secret]);
+        let figures = bed.get_with(6_000_000, &[], &["--measure-hops", &secret]);
         println!("{figures}");
         let forged = bed.show(0)["xcp_i"]["forged"].as_u64().unwrap();
         assert!(forged > 0);
@@ -180,9 +180,9 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
 /// these. Routers and hosts measure a plain router's capacity as they do over IPv4.
 #[test]
 fn addresses_of_ipv6_alone() {
-    let _alone = XCP_I.alone();
+    let _place = measuring();
     undisturbed(|| {
-        const BYTES: usize = 12_000_000;
+        const BYTES: usize = 8_000_000;
         let bed = Bed::new(Addresses::V6, &MIDDLE);
         let figures = bed.get(BYTES);
         let last = bed.show(2);
