@@ -4,10 +4,9 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::headroom;
 use super::run::{RunOptions, prepare};
-use super::run_error::RunError;
-use super::socket::{self, ControlError};
+use super::socket::ControlError;
+use super::{RunError, headroom, socket};
 use crate::config::{Config, PortSpec};
 use crate::setup::{FaultKind, look, named_addresses};
 use crate::tun::{LinkKind, find, sys};

@@ -14,23 +14,22 @@ use pathmark_cc::{Duration, Instant};
 use pathmark_link::keys::RateValue;
 
 use super::assemble::{plan, put_in_force, router};
-use super::capacity::{Reports, reached};
-use super::control::{self, ControlClient, ControlServer, Request, Taken};
-use super::headroom;
-use super::measure::Measurements;
+use super::exchange::Hint;
+use super::measure::{Measurements, Reports, reached};
 use super::notify::Supervisor;
-use super::query::Hint;
+use super::questions::{ControlClient, ControlServer, Request, Taken};
 use super::rates::History;
 use super::record::Recorder;
-use super::run_error::{RunError, system};
 use super::server::{Listener, Server};
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
-use super::socket::{self, Socket};
+use super::socket::Socket;
 use super::steering::Steering;
+use super::{RunError, headroom, questions, socket, system};
 use crate::config::{Config, Interface};
-use crate::output::{self, To, log_line};
-use crate::tun::sys::{self, Signal, Signals};
-use crate::tun::{Deaf, Device, DeviceError, Driver, Event, Namespaces, Pace};
+use crate::output;
+use crate::output::{To, log_line};
+use crate::tun::sys::{Signal, Signals};
+use crate::tun::{Deaf, Device, DeviceError, Driver, Event, Namespaces, Pace, sys};
 
 /// Maximum time that an interface may be missing before the router ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -85,7 +84,7 @@ pub(super) fn prepare(config: Config, options: &RunOptions) -> Result<Prepared, 
     if let Some(error) = measurements.apply(&config, now, driver.router_mut()).pop() {
         return Err(error);
     }
-    let (control, client) = control::pair().map_err(system("make a pair of sockets"))?;
+    let (control, client) = questions::pair().map_err(system("make a pair of sockets"))?;
     let mut listeners = Vec::new();
     let mut socket = None;
     if let Some(path) = config.control.as_deref() {

@@ -5,16 +5,15 @@
 //! its answer. If there are more than 512 clients, or no descriptor is left, the oldest client
 //! is closed.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io;
+use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use super::control::ControlClient;
-use super::exchange::{Answer, Exchange, Protocol, Step};
-use super::query::Query;
-use super::questions::Questions;
+use super::exchange::{Answer, Exchange, Protocol, Query, Step};
+use super::questions::{ControlClient, Questions};
 use crate::tun::{Watch, sys};
 
 /// Clients at once.

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use super::super::control::{self, ControlServer, Request};
-use super::super::snapshot::{LinkView, Snapshot};
 use super::*;
+use crate::daemon::questions;
+use crate::daemon::questions::{ControlServer, Request};
+use crate::daemon::snapshot::{LinkView, Snapshot};
 use crate::tun::LinkState;
 
 /// Answers every request with a state of `size` bytes until the server is gone.
@@ -64,7 +65,7 @@ fn answer(mut stream: UnixStream) -> String {
 
 /// A server at the returned path, and the router's end, which nobody serves.
 fn unanswered(dir: &tempfile::TempDir) -> (Server, ControlServer, PathBuf) {
-    let (control, client) = control::pair().unwrap();
+    let (control, client) = questions::pair().unwrap();
     let path = dir.path().join("sock");
     let listener = UnixListener::bind(&path).unwrap();
     listener.set_nonblocking(true).unwrap();

@@ -8,12 +8,10 @@ use pathmark_link::law_view::LawView;
 use pathmark_link::{Delays, DropCause, Summary};
 use serde::Serialize;
 
-use super::capacity::{Report, Reports};
 use super::clouds::MeterView;
-use super::kernel::{Looks, Watches};
-use super::measure::Measurements;
+use super::measure::{Measurements, Report, Reports};
 use super::rates::{History, Rates};
-use super::steering::{States, SteeringState};
+use super::steering::{Looks, States, SteeringState, Watches};
 use crate::forward::{Refused, Router, RouterPort, TunnelTally};
 use crate::tun::{Device, Watch, sys};
 

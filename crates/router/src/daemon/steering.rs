@@ -1,28 +1,33 @@
-//! Monitors whether packets are still steered into the ports, because other programs can remove
-//! rules and routes, rename interfaces, or add rules with precedence.
+//! The kernel's state, which separate threads query, because rtnetlink waits for a lock of the
+//! whole machine. While other interfaces are created and removed, this may take seconds, longer
+//! than a client of the status socket waits.
 //!
-//! A separate thread reads the kernel's events (rtnetlink, which requires no capability),
-//! compares the kernel's state with the configuration, and logs each change. Without
-//! capabilities, it cannot repair anything itself. If a service manager provides a directory,
-//! the thread instead creates a file there, which triggers a unit that runs `vcp-router setup`.
+//! One thread queries the state of interfaces. The other monitors whether packets are still steered
+//! into the ports, because other programs can remove rules and routes, rename interfaces, or add
+//! rules with precedence. It reads the kernel's events (rtnetlink, which requires no capability),
+//! compares the kernel's state with the configuration, and logs each change. Without capabilities,
+//! it cannot repair anything itself. If a service manager provides a directory, the thread instead
+//! creates a file there, which triggers a unit that runs `vcp-router setup`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::wake::wake;
+use super::wake;
 use crate::config::Config;
 use crate::output::log_line;
 use crate::setup::{Fault, FaultKind, look, table_of};
-use crate::tun::netlink::{messages, u16_at};
-use crate::tun::sys;
+use crate::tun::links::{messages, u16_at};
+use crate::tun::{LinkState, Watch, sys};
 
 /// Delay between an event and a check, because changes usually come in groups.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -301,4 +306,47 @@ fn now() -> Instant {
         reason = "the times between looks are this driver's own"
     )]
     Instant::now()
+}
+
+/// Interfaces to query, each with its index among the links.
+pub(super) type Watches = Vec<(usize, Watch)>;
+/// States of the interfaces that exist, by the same index.
+pub(super) type Looks = Vec<(usize, LinkState)>;
+
+/// The querying thread. After dropping this handle, the thread ends as soon as the kernel
+/// returns.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    questions: SyncSender<(Watches, SyncSender<Looks>)>,
+}
+
+impl Kernel {
+    /// Starts the thread, which queries by calling `look` and writes a byte to `waker` after
+    /// each reply.
+    pub(super) fn start(
+        waker: UnixStream,
+        look: impl Fn(&Watch) -> Option<LinkState> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (questions, asked) = mpsc::sync_channel::<(Watches, SyncSender<Looks>)>(1);
+        let serve = move || {
+            for (watches, reply) in asked {
+                let looks = watches
+                    .iter()
+                    .filter_map(|(at, watch)| Some((*at, look(watch)?)));
+                if reply.send(looks.collect()).is_ok() {
+                    wake(&waker);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("interfaces".to_owned());
+        thread.spawn(serve).map(|_| Self { questions })
+    }
+
+    /// Sends a query. The reply is in the receiver once the other end of `waker` is readable.
+    /// `None`: an earlier query is still open.
+    pub(super) fn ask(&self, watches: Watches) -> Option<Receiver<Looks>> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.questions.try_send((watches, reply)).ok()?;
+        Some(answer)
+    }
 }

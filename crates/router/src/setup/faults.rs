@@ -6,8 +6,7 @@ use std::io;
 use pathmark_link::keys::nearest;
 
 use super::plan::Wanted;
-use super::sight::{FoundRule, Sight};
-use super::state::closed_name;
+use super::state::{FoundRule, Sight, closed_name};
 use super::step::Rule;
 use super::{closed, plan};
 use crate::config::{Config, OnStop};

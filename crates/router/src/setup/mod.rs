@@ -23,7 +23,6 @@ mod closed;
 mod faults;
 mod marks;
 mod plan;
-mod sight;
 mod state;
 mod step;
 #[cfg(test)]
@@ -38,7 +37,7 @@ use crate::config::{Config, ConfigError};
 use crate::output::log_line;
 use crate::tun::{LinkState, sys};
 pub(crate) use faults::{Fault, FaultKind, look};
-pub(crate) use sight::{named_addresses, table_of};
+pub(crate) use state::{named_addresses, table_of};
 pub use step::Step;
 
 /// Selects the configurations to tear down.

@@ -12,7 +12,6 @@
 mod device;
 mod driver;
 pub(crate) mod links;
-pub(crate) mod netlink;
 mod poller;
 pub(crate) mod sys;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::super::assemble::{Plan, plan, put_in_force};
-use super::super::run_error::{RunError, system};
-use super::super::snapshot::seconds;
 use super::{Daemon, PATIENCE, unix_now};
 use crate::config::Config;
+use crate::daemon::assemble::{Plan, plan, put_in_force};
+use crate::daemon::snapshot::seconds;
+use crate::daemon::{RunError, system};
 use crate::output::log_line;
 use crate::tun::{Deaf, Device, sys};
 

@@ -1,9 +1,9 @@
 //! Closed ports, other configurations, and faults of the steering.
 
-use super::super::closed::closed;
-use super::super::faults::faults;
-use super::super::sight::{FoundRule, Sight};
 use super::*;
+use crate::setup::closed::closed;
+use crate::setup::faults::faults;
+use crate::setup::state::{FoundRule, Sight};
 
 /// The rules that drop bypassing packets, in the order of the configuration, so that earlier
 /// ones take precedence.
