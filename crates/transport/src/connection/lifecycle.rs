@@ -1,11 +1,11 @@
-//! The life cycle of a connection: the closing and draining states, why the connection is over, the
-//! idle timeout (RFC 9000 §10), and its other deadlines, which stop when it ends.
+//! The life cycle of a connection (RFC 9000 §10): open, closing or draining, and gone; why it is
+//! over; and its deadlines, the idle timeout among them, which stop when it ends.
 
-use super::close::{CloseReason, CloseState, linger_until};
-use super::idle::Idle;
-use super::timers::{Timer, Timers};
+use bytes::Bytes;
+
+use super::timers::{Idle, Timer, Timers};
 use crate::observe::ConnectionError;
-use crate::wire::TransportError;
+use crate::wire::{TransportError, TransportErrorCode};
 use crate::{Duration, Instant};
 
 /// The effect of ending a connection.
@@ -201,124 +201,132 @@ impl Lifecycle {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
+/// The contents of a CONNECTION_CLOSE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CloseReason {
+    Transport(TransportError),
+    Application { code: u64, reason: Bytes },
+}
 
-    use super::*;
-    use crate::wire::TransportErrorCode;
+impl CloseReason {
+    /// Returns the error for Initial and Handshake packets, which must not reveal the application's
+    /// state (RFC 9000 §10.2.3).
+    pub(super) fn before_one_rtt(&self) -> TransportError {
+        match self {
+            Self::Transport(error) => error.clone(),
+            Self::Application { .. } => {
+                // [9000 10.2.3 hidden-application]
+                TransportError::new(TransportErrorCode::APPLICATION_ERROR, "")
+            }
+        }
+    }
+}
 
-    const PTO: Duration = Duration::from_millis(100);
-    const AT: Instant = Instant::from_millis(1000);
+/// State of a connection between open and gone.
+#[derive(Clone, Debug, Default)]
+pub(super) enum CloseState {
+    /// Not closed.
+    #[default]
+    Open,
+    /// This side closed, and answers datagrams with its CONNECTION_CLOSE (RFC 9000 §10.2.1).
+    Closing(Closing),
+    /// The peer closed, so nothing is sent (RFC 9000 §10.2.2).
+    Draining,
+    /// Nothing is left to do.
+    Gone,
+}
 
-    fn open() -> Lifecycle {
-        let mut lifecycle = Lifecycle::new(Some(Duration::from_secs(30)), None);
-        let timers = &mut lifecycle.timers;
-        timers.set(Timer::Handshake, Instant::from_millis(5000));
-        lifecycle
+/// The closing state.
+#[derive(Clone, Debug)]
+pub(super) struct Closing {
+    pub(super) reason: CloseReason,
+    /// Whether a CONNECTION_CLOSE is due.
+    pub(super) due: bool,
+    /// When the last one was sent.
+    sent_at: Instant,
+    /// Number of datagrams that arrived since then.
+    arrived: u32,
+    /// Number of datagrams that must arrive before the next CONNECTION_CLOSE is sent. It doubles
+    /// each time, so that two closing sides eventually stop.
+    needed: u32,
+}
+
+impl CloseState {
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
     }
 
-    fn reason() -> CloseReason {
-        CloseReason::Application {
-            code: 7,
-            reason: Bytes::new(),
+    pub(super) const fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone)
+    }
+
+    /// Returns true once the peer has closed or the connection is gone, so that received packets
+    /// are ignored.
+    pub(super) const fn ignores_input(&self) -> bool {
+        matches!(self, Self::Draining | Self::Gone)
+    }
+
+    /// Closes the connection unless it is closed already.
+    pub(super) fn close(&mut self, reason: CloseReason) {
+        if self.is_open() {
+            *self = Self::Closing(Closing {
+                reason,
+                due: true,
+                sent_at: Instant::ZERO,
+                arrived: 0,
+                needed: 1,
+            });
         }
     }
 
-    #[test]
-    fn a_close_waits_for_three_probe_timeouts_and_for_nothing_else() {
-        let mut lifecycle = open();
-        assert!(lifecycle.is_open() && lifecycle.error().is_none());
-        let error = ConnectionError::LocallyClosed;
-        let ending = lifecycle.close(AT, PTO, reason(), error.clone());
-        assert_eq!(ending, Ending::Over(error.clone()));
-        assert_eq!(lifecycle.error(), Some(&error));
-        assert!(!lifecycle.is_open() && !lifecycle.ignores_input());
-        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
-        assert_eq!(lifecycle.timers.get(Timer::Handshake), None);
-        assert_eq!(lifecycle.due(), Some(&reason()));
-        assert!(!lifecycle.has_sent_close());
-        lifecycle.on_close_sent(AT);
-        assert!(lifecycle.due().is_none() && lifecycle.has_sent_close());
-        // Later reasons don't change anything.
-        let later = Instant::from_millis(1100);
-        let again = lifecycle.close(later, PTO, reason(), ConnectionError::TimedOut);
-        assert_eq!(again, Ending::Known);
-        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
+    /// Counts a datagram for the connection. A datagram that arrives within a round trip of a
+    /// CONNECTION_CLOSE (`min_rtt`, the shortest so far) was sent before the peer could receive it,
+    /// and therefore doesn't indicate its loss.
+    pub(super) fn on_datagram(&mut self, now: Instant, min_rtt: Option<Duration>) {
+        if let Self::Closing(closing) = self
+            && min_rtt.is_none_or(|rtt| now >= closing.sent_at + rtt)
+        {
+            closing.arrived = closing.arrived.saturating_add(1);
+            if closing.arrived >= closing.needed {
+                closing.arrived = 0;
+                // [9000 10.2.1 limited-closes]
+                closing.needed = closing.needed.saturating_mul(2);
+                closing.due = true;
+            }
+        }
     }
 
-    #[test]
-    fn a_peer_that_closes_too_ends_what_is_sent_and_the_first_reason_stands() {
-        let mut lifecycle = open();
-        let error = ConnectionError::LocallyClosed;
-        let _ = lifecycle.close(AT, PTO, reason(), error.clone());
-        let later = Instant::from_millis(1100);
-        let drained = lifecycle.drain(later, PTO, ConnectionError::Reset);
-        assert_eq!(drained, Ending::Known);
-        assert!(lifecycle.is_draining() && lifecycle.ignores_input());
-        assert!(lifecycle.due().is_none());
-        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
-        assert_eq!(lifecycle.error(), Some(&error));
+    /// Returns the reason to send, if one is due.
+    pub(super) fn due(&self) -> Option<&CloseReason> {
+        match self {
+            Self::Closing(closing) if closing.due => Some(&closing.reason),
+            _ => None,
+        }
     }
 
-    #[test]
-    fn a_connection_that_is_lost_is_forgotten_at_once() {
-        let mut lifecycle = open();
-        let ending = lifecycle.lose(AT, PTO, ConnectionError::TimedOut);
-        assert_eq!(ending, Ending::Gone(ConnectionError::TimedOut));
-        assert!(lifecycle.is_gone() && lifecycle.timers.next().is_none());
-        let late = lifecycle.drain(AT, PTO, ConnectionError::Reset);
-        assert_eq!(late, Ending::Known);
-        let again = lifecycle.lose(AT, PTO, ConnectionError::HandshakeTimedOut);
-        assert_eq!(again, Ending::Known);
-        assert!(lifecycle.is_gone() && !lifecycle.is_draining());
-        lifecycle.close_last(TransportError::new(TransportErrorCode::INTERNAL_ERROR, ""));
-        assert!(lifecycle.due().is_none());
+    /// Returns true once a CONNECTION_CLOSE was sent.
+    pub(super) fn was_sent(&self) -> bool {
+        match self {
+            Self::Closing(closing) => closing.sent_at > Instant::ZERO,
+            Self::Open | Self::Draining => false,
+            Self::Gone => true,
+        }
     }
 
-    /// RFC 9000 §10.2.1: arriving datagrams show that the peer may lack the CONNECTION_CLOSE, but
-    /// not within a round trip.
-    #[test]
-    fn a_closing_connection_answers_datagrams() {
-        let mut lifecycle = open();
-        let _ = lifecycle.close(AT, PTO, reason(), ConnectionError::LocallyClosed);
-        lifecycle.on_close_sent(AT);
-        let rtt = Duration::from_millis(50);
-        lifecycle.on_datagram(AT + rtt / 2, Some(rtt));
-        assert_eq!(lifecycle.due(), None);
-        lifecycle.on_datagram(AT + rtt, Some(rtt));
-        assert_eq!(lifecycle.due(), Some(&reason()));
-    }
-
-    #[test]
-    fn an_error_of_this_sides_own_leaves_a_last_close() {
-        let mut lifecycle = open();
-        let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "");
-        lifecycle.close_last(error.clone());
-        assert!(!lifecycle.is_open());
-        assert_eq!(lifecycle.due(), Some(&CloseReason::Transport(error)));
-    }
-
-    #[test]
-    fn a_reset_connection_drains() {
-        // [9000 10.3.1 drain-on-reset]
-        let mut lifecycle = open();
-        let ending = lifecycle.lose(AT, PTO, ConnectionError::Reset);
-        assert_eq!(ending, Ending::Over(ConnectionError::Reset));
-        assert!(lifecycle.is_draining());
-        assert_eq!(lifecycle.timers.next(), Some(Instant::from_millis(1300)));
-    }
-
-    #[test]
-    fn silence_is_counted_from_packets() {
-        let mut lifecycle = open();
-        let timeout = lifecycle.on_peer_timeout(Duration::from_secs(10));
-        assert_eq!(timeout, Some(Duration::from_secs(10)));
-        assert_eq!(lifecycle.longest_pto(), Duration::from_secs(30));
-        let idle = |lifecycle: &Lifecycle| lifecycle.timers.get(Timer::Idle);
-        lifecycle.on_received(AT, PTO);
-        assert_eq!(idle(&lifecycle), Some(Instant::from_millis(11_000)));
-        lifecycle.on_sent(Instant::from_millis(2000), PTO);
-        assert_eq!(idle(&lifecycle), Some(Instant::from_millis(12_000)));
+    /// Records that the CONNECTION_CLOSE was sent.
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        if let Self::Closing(closing) = self {
+            closing.due = false;
+            closing.sent_at = now;
+        }
     }
 }
+
+/// Returns until when a closed connection lingers: three times the probe timeout (RFC 9000 §10.2).
+pub(super) fn linger_until(now: Instant, pto: Duration) -> Instant {
+    now + pto.saturating_mul(3)
+}
+
+#[cfg(test)]
+#[path = "lifecycle_tests.rs"]
+mod tests;

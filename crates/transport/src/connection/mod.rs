@@ -14,22 +14,17 @@
 //! until it returns nothing, take the events, and wait for [`deadline`](Connection::deadline).
 
 mod acknowledged;
-mod bounds;
 mod building;
-mod close;
 mod control;
 mod datagrams;
 mod frames;
 mod handshake;
-mod idle;
 mod keys;
 mod levels;
 mod lifecycle;
-mod lone;
 mod outbox;
 mod packet;
 mod paths;
-mod probes;
 mod receive;
 mod received;
 mod sources;
@@ -50,7 +45,7 @@ use pathmark_cc::KnownPath;
 
 use crate::config::{ControllerFactory, TransportConfig};
 use crate::crypto::{Random, ResetToken, Side};
-use crate::observe::Tracing;
+use crate::observe::{Bounds, Tracing};
 use crate::streams::Streams;
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 use crate::{Duration, Instant, Signal};
@@ -65,9 +60,7 @@ pub use paths::ShownPath;
 pub(crate) use start::server;
 pub use start::{ClientStart, ConnectError, ServerStart};
 
-use bounds::Bounds;
-use close::CloseReason;
-use lifecycle::Lifecycle;
+use lifecycle::{CloseReason, Lifecycle};
 use outbox::Outbox;
 use paths::Paths;
 use receive::Receiving;

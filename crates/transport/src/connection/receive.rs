@@ -334,9 +334,7 @@ impl Receiving<'_> {
         let ending = self.lifecycle.lose(self.now, pto, error);
         self.sources.on_ending(ending, self.outbox);
     }
-}
 
-impl Receiving<'_> {
     /// Performs everything that is due.
     pub(super) fn timeout(&mut self) {
         let now = self.now;

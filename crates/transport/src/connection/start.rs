@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Connection;
-use super::bounds::Bounds;
 use super::control::Control;
 use super::handshake::{self, Handshake, Parameters, ServerIds};
 use super::lifecycle::Lifecycle;
@@ -21,8 +20,7 @@ use crate::crypto::{
     SharedEndpointKey, Side, StartError,
 };
 use crate::datagrams::Datagrams;
-use crate::observe::Stats;
-use crate::observe::Tracing;
+use crate::observe::{Bounds, Stats, Tracing};
 use crate::streams::Streams;
 use crate::wire::transport_parameters::HandshakeIds;
 use crate::wire::{ConnectionId, TransportError};

@@ -4,16 +4,14 @@
 //! datagram, a batch of packets, and a question for a starting rate.
 
 use super::Transmit;
-use super::bounds::Bound;
 use super::building::{Contents, MIN_PACKET_ROOM, PacketBuilder, Permit};
-use super::close::CloseReason;
-use super::lifecycle::Lifecycle;
+use super::lifecycle::{CloseReason, Lifecycle};
 use super::paths::{Admission, Allowance, Paths, least_challenge};
 use super::sources::Sources;
 use super::spaces::PacketSpaces;
 use super::timers::Timer;
 use crate::crypto::{Random, Side};
-use crate::observe::{Stats, Tracing};
+use crate::observe::{Bound, Stats, Tracing};
 use crate::wire::frame::{ApplicationClose, ConnectionClose};
 use crate::wire::packet::TAG_LEN;
 use crate::wire::{Frame, SpaceId, TransportError, Writer};

@@ -1,10 +1,7 @@
 //! The cryptographic handshake: it passes CRYPTO data of the three levels to and from the
 //! [`Session`], distributes the session's keys, and tracks the progress (RFC 9001 §4).
 
-mod crypto_stream;
-mod early;
 mod levels;
-mod parameters;
 mod peer;
 mod zero_rtt;
 
@@ -19,16 +16,14 @@ use crate::crypto::{
 };
 use crate::wire::{SpaceId, TransportError, TransportErrorCode};
 
-use early::Early;
 use levels::CryptoLevels;
-pub(in crate::connection) use parameters::{
-    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, ServerIds, idle_timeout, local,
-    longest_token,
+pub(in crate::connection) use peer::{
+    ACK_DELAY_EXPONENT, MAX_ACK_DELAY, MIN_ACK_DELAY, Parameters, RetryAnswer, ServerIds,
+    idle_timeout, local, longest_token,
 };
-pub(in crate::connection) use peer::RetryAnswer;
 pub use zero_rtt::EarlyData;
 pub(in crate::connection) use zero_rtt::EarlyDecision;
-use zero_rtt::ZeroRtt;
+use zero_rtt::{Early, ZeroRtt};
 
 /// Limit on CRYPTO data that is buffered because earlier data is missing. RFC 9000 §7.5 requires
 /// 4096 bytes; this is enough for client certificates and long chains.

@@ -3,9 +3,8 @@
 
 use std::net::IpAddr;
 
-use super::address::Address;
 use super::route::Route;
-use super::{Left, Move, OldPath, Others, Paths};
+use super::{Address, Left, Move, OldPath, Others, Paths};
 use crate::Instant;
 use crate::connection::Received;
 use crate::path::{AmplificationLimit, PathValidation};

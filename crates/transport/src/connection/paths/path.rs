@@ -6,9 +6,8 @@ use pathmark_cc::{
     ControllerShares, FallbackReason, Feedback as Difference, Limit, PacketState, Sent,
 };
 
-use super::address::Address;
-use super::feedback::Feedback;
-use super::prefix::ShimUse;
+use super::Address;
+use super::feedback::{Feedback, ShimUse};
 use super::route::Route;
 use crate::connection::{BoundShares, Received, Transmit};
 use crate::observe::PathReport;

@@ -3,10 +3,9 @@
 
 use pathmark_cc::{KnownPath, Limits, Request};
 
-use super::Paths;
-use super::address::MIN_UNVALIDATED;
+use super::feedback::ShimUse;
 use super::path::Path;
-use super::prefix::ShimUse;
+use super::{MIN_UNVALIDATED, Paths};
 use crate::wire::Writer;
 use crate::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Validation of the peer's address, and the bytes that it permits.
 
 use super::*;
-use crate::connection::paths::address::Address;
+use crate::connection::paths::Address;
 use crate::path::AmplificationLimit;
 
 /// RFC 9000 §8.1: three times the received bytes, until the handshake proves the address. Initial

@@ -187,3 +187,40 @@ fn packets_older_than_a_round_trip_are_overdue() {
     assert_eq!(overdue(&client, 160), [101]);
     assert_eq!(overdue(&client, 161), [101, 102, 103]);
 }
+
+#[test]
+fn a_timeout_asks_for_a_probe_and_then_for_another() {
+    let mut probes = Probes::new();
+    assert!(!probes.any());
+    probes.on_timeout(SpaceId::Data);
+    assert!(probes.any() && probes.is_due(SpaceId::Data));
+    assert_eq!(probes.index(SpaceId::Data), Some(0));
+    assert_eq!(probes.index(SpaceId::Handshake), None);
+    probes.clear(SpaceId::Data);
+    assert_eq!(probes.index(SpaceId::Data), None);
+    assert!(!probes.any());
+    assert!(probes.on_second(SpaceId::Data));
+    assert_eq!(probes.index(SpaceId::Data), Some(1));
+    probes.clear_all();
+    assert!(!probes.any());
+    // The next timeout begins again.
+    probes.on_timeout(SpaceId::Data);
+    assert_eq!(probes.index(SpaceId::Data), Some(0));
+}
+
+/// The space of the probes may change between the two, as the handshake progresses.
+#[test]
+fn a_second_probe_of_another_space_is_its_first() {
+    let mut probes = Probes::new();
+    probes.on_timeout(SpaceId::Initial);
+    probes.clear(SpaceId::Initial);
+    assert!(!probes.on_second(SpaceId::Data));
+    assert!(!probes.any());
+    assert!(probes.on_second(SpaceId::Handshake));
+    assert_eq!(probes.index(SpaceId::Handshake), Some(0));
+    probes.clear(SpaceId::Handshake);
+    assert!(probes.on_second(SpaceId::Initial));
+    probes.add(SpaceId::Handshake);
+    assert_eq!(probes.index(SpaceId::Initial), Some(1));
+    assert_eq!(probes.index(SpaceId::Handshake), Some(0));
+}
