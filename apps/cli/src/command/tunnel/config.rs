@@ -1,7 +1,7 @@
 //! A tunnel's configuration, from a file and from arguments.
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use pathmark_link::keys::Source;
 use pathmark_proxy::classes::Classes;
 use pathmark_proxy::ingress::spec::{Bind, Forward, Protocol};
 use pathmark_proxy::ingress::{EARLY, Limits};
+use pathmark_proxy::target::Host;
 use pathmark_proxy::uri::ProxyUri;
 use pathmark_testbed::IpNet;
 use serde::{Deserialize, Deserializer};
@@ -217,8 +218,16 @@ impl Listeners {
         foreign.map(|(what, bind)| open(what, bind)).collect()
     }
 
-    /// Rejects two listeners on the same port.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    /// Rejects two listeners on the same port, and forwards that lead back to their own listener
+    /// through the proxy.
+    pub(super) fn check(&self, proxy: Option<&ProxyUri>) -> anyhow::Result<()> {
+        let mut forwards = self.forward.iter();
+        if let Some(forward) = forwards.find(|forward| is_loop(forward, proxy)) {
+            return Err(anyhow!(
+                "the target of {forward} is its own listener, so that each flow would come back \
+                 without end; choose another target, or another port to listen on"
+            ));
+        }
         let mut taken: Vec<(Bind, Protocol)> = Vec::new();
         let forwards = (self.forward.iter()).map(|forward| (forward.bind, forward.protocol));
         let others = self.socks.iter().chain(&self.http);
@@ -242,6 +251,32 @@ impl Listeners {
         }
         Ok(())
     }
+}
+
+/// Returns true if the proxy would connect a forward's flows to the forward's own listener. The
+/// proxy resolves names, and its own loopback addresses are different from this host's.
+fn is_loop(forward: &Forward, proxy: Option<&ProxyUri>) -> bool {
+    let address_of = |host: &Host| match host {
+        Host::Address(address) => Some(address.to_canonical()),
+        Host::Name(name) if name == "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        Host::Name(_) => None,
+    };
+    let (Some(target), port) = (address_of(&forward.target.host), forward.target.port) else {
+        return false;
+    };
+    // Any port of an address of this host can be bound, but not of another one.
+    let is_own = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    let listeners = forward.bind.addresses();
+    let is_bound = listeners.iter().any(|listener| {
+        let own = listener.ip();
+        let is_any = own.is_unspecified() && own.is_ipv4() == target.is_ipv4();
+        listener.port() == port && (own == target || (is_any && is_own(target)))
+    });
+    let is_here = || {
+        let host = proxy.and_then(|uri| address_of(&uri.server.host));
+        host.is_some_and(is_own)
+    };
+    is_bound && (!target.is_loopback() || is_here())
 }
 
 /// Returns the given URI, or reads it from a file.
@@ -343,6 +378,36 @@ mod tests {
     }
 
     #[test]
+    fn a_forward_to_itself_is_a_fault() {
+        let here = "127.0.0.1:4433";
+        let there = "192.0.2.1:4433";
+        for (forward, proxy, is_fault) in [
+            ("8080:127.0.0.1:8080", here, true),
+            ("8080:localhost:8080", here, true),
+            ("8080:[::1]:8080/udp", "localhost:4433", true),
+            ("*:8080:127.0.0.1:8080", here, true),
+            ("0.0.0.0:8080:[::ffff:127.0.0.1]:8080", here, true),
+            ("192.0.2.9:8080:192.0.2.9:8080", there, true),
+            // The loopback of the proxy's host.
+            ("8080:localhost:8080", there, false),
+            ("8080:127.0.0.1:8080", "example.org:4433", false),
+            ("8080:127.0.0.1:8081", here, false),
+            ("8080:127.0.0.2:8080", here, false),
+            ("*:8080:192.0.2.9:8080", here, false),
+            ("8080:example.org:8080", here, false),
+        ] {
+            let listeners = Listeners {
+                forward: vec![forward.parse().unwrap()],
+                ..Listeners::default()
+            };
+            let token = "x".repeat(43);
+            let proxy = format!("pathmark://{token}@{proxy}").parse().unwrap();
+            let checked = listeners.check(Some(&proxy));
+            assert_eq!(checked.is_err(), is_fault, "{forward} {checked:?}");
+        }
+    }
+
+    #[test]
     fn two_listeners_at_one_port_are_a_fault() {
         for (text, clash) in [
             ("socks = [\"1080\"]\nhttp = [\"1080\"]", true),
@@ -352,7 +417,7 @@ mod tests {
             ("forward = [\"53:a:53\"]\nsocks = [\"127.0.0.2:53\"]", false),
         ] {
             let file = read(text).unwrap();
-            assert_eq!(file.listeners().check().is_err(), clash, "{text}");
+            assert_eq!(file.listeners().check(None).is_err(), clash, "{text}");
         }
         let open = read("socks = [\"*:1080\"]\nhttp = [\"3128\"]").unwrap();
         let warning = "socks *:1080 serves other machines, without a password";

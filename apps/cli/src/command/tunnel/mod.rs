@@ -142,9 +142,9 @@ pub(super) async fn tunnel(args: Args, stop: Stop) -> Outcome {
 fn check(path: &std::path::Path) -> Outcome {
     let shown = path.display();
     let checked = File::read(path).and_then(|file| {
-        file.listeners().check()?;
         // Arguments or the tunnel's environment may also name the proxy.
-        uri_without_arguments(&file).transpose()?;
+        let proxy = uri_without_arguments(&file).transpose()?;
+        file.listeners().check(proxy.as_ref())?;
         Ok(file)
     });
     let file = checked.map_err(Failure::usage)?;
@@ -297,7 +297,7 @@ impl Wanted {
                 "nothing listens: add -L, -D, --http or --tproxy, or a configuration with them"
             )));
         }
-        listeners.check().map_err(Failure::usage)?;
+        listeners.check(Some(&way.uri)).map_err(Failure::usage)?;
         let secret = args.proxy.uri_file.as_deref().or(file.uri_file.as_deref());
         let warnings = listeners
             .warnings()
