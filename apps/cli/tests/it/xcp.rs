@@ -172,7 +172,7 @@ fn both_directions_at_once_by_xcp() {
 }
 
 /// Figure 5 of the paper in reality: four flows, 10 Mbit/s, 500 ms. Each transfers as much as an
-/// XCP flow does in a half a minute. The emulator's files over the same path finish in the same time,
+/// XCP flow does in half a minute. The emulator's files over the same path finish in the same time,
 /// apart from delays of the machine.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {

@@ -72,7 +72,7 @@ fn cell(way: Way, at_server: bool, time: Duration) {
 fn down_for(time: Duration) {
     let cells = [Way::Get, Way::Put].map(|way| [(way, false), (way, true)]);
     at_once(cells.concat(), |(way, at_server)| {
-        cell(way, at_server, time)
+        cell(way, at_server, time);
     });
 }
 
