@@ -72,6 +72,12 @@ impl Drop for Measuring {
     }
 }
 
+/// Returns bytes that do not repeat, and that differ from those of another seed.
+pub(crate) fn content(bytes: usize, seed: u64) -> Vec<u8> {
+    let words = (seed..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    words.flatten().take(bytes).collect()
+}
+
 /// Checks all cases at once. Each has hosts and routers of its own, and is mostly idle.
 pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
     std::thread::scope(|scope| {

@@ -10,9 +10,9 @@ use pathmark_testbed::{Node, Testbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::bed::{Way, content};
+use super::bed::Way;
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::{at_once, pathmark};
+use crate::common::{at_once, content, pathmark};
 
 /// Transferred at 20 MB/s. This is more of a file in transfer than both sides can buffer.
 const BYTES: usize = 40_000_000;
