@@ -10,6 +10,7 @@ use pathmark_testbed::undisturbed;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::content;
 use crate::common::offered::{Offered, unfinished_bytes, until_unfinished};
 use crate::common::on_node::{figures, router, serve, spawn};
 
@@ -32,9 +33,7 @@ fn hop(controller: &str, more: &str) -> Hop {
 }
 
 fn write_file(path: &Path, megabytes: usize) -> Vec<u8> {
-    let words = (0..megabytes as u64 * 125_000)
-        .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    let content: Vec<u8> = words.flatten().collect();
+    let content = content(megabytes * 1_000_000, 0);
     std::fs::write(path, &content).unwrap();
     content
 }

@@ -52,6 +52,15 @@ impl Server {
         content
     }
 
+    /// Starts a `put` to `target`, a name or nothing, and returns once it is held up midway.
+    fn held_up(&self, path: &Path, target: &str, more: &[&str]) -> (Gate, Process) {
+        let gate = Gate::new(&self.address, SOME);
+        let slow = format!("{}{target}", gate.address);
+        let put = Process::start(&self.put(path, &slow, more));
+        until(|| unfinished_bytes(self.directory.path()) > 0);
+        (gate, put)
+    }
+
     /// Returns the arguments of a `get` of `names` through `address`.
     fn get<'a>(&'a self, targets: &'a [String], out: &'a Path) -> Vec<&'a str> {
         let mut arguments = vec!["get"];
@@ -178,10 +187,7 @@ fn two_puts_of_one_name_do_not_mix() {
     };
     let (a, b, c) = (file("a"), file("b"), file("c"));
     let direct = format!("{}/f", server.address);
-    let gate = Gate::new(&server.address, SOME);
-    let slow = format!("{}/f", gate.address);
-    let first = Process::start(&server.put(&a, &slow, &[]));
-    until(|| unfinished_bytes(server.directory.path()) > 0);
+    let (gate, first) = server.held_up(&a, "/f", &[]);
     json(&run(&server.put(&b, &direct, &[])));
     assert!(fs::read(server.path("f")).unwrap() == content("b", BIG));
     // The first one is too late: it would replace a file without `--force`.
@@ -193,10 +199,7 @@ fn two_puts_of_one_name_do_not_mix() {
     assert!(fs::read(server.path("f")).unwrap() == content("c", BIG));
 
     // If both replace the file, the one that ends later remains; each reports its own outcome.
-    let gate = Gate::new(&server.address, SOME);
-    let slow = format!("{}/f", gate.address);
-    let first = Process::start(&server.put(&a, &slow, &["--force"]));
-    until(|| unfinished_bytes(server.directory.path()) > 0);
+    let (gate, first) = server.held_up(&a, "/f", &["--force"]);
     json(&run(&server.put(&b, &direct, &["--force"])));
     gate.open();
     json(&first.finish());
@@ -210,10 +213,7 @@ fn what_a_killed_server_left_of_a_put_is_in_nobodys_way() {
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
     fs::write(&path, content("f", BIG)).unwrap();
-    let gate = Gate::new(&server.address, SOME);
-    let slow = gate.address.to_string();
-    let client = Process::start(&server.put(&path, &slow, &[]));
-    until(|| unfinished_bytes(server.directory.path()) > 0);
+    let (_gate, client) = server.held_up(&path, "", &[]);
     let (left, _) = unfinished(server.directory.path()).unwrap();
     let left = left.file_name().unwrap().to_str().unwrap().to_owned();
     let Server {
@@ -291,10 +291,7 @@ fn a_file_that_shrinks_while_it_is_stored_is_reported_and_not_stored() {
     let path = here.path().join("f");
     let file = fs::File::create(&path).unwrap();
     file.set_len(LARGE).unwrap();
-    let gate = Gate::new(&server.address, SOME);
-    let slow = gate.address.to_string();
-    let client = Process::start(&server.put(&path, &slow, &[]));
-    until(|| unfinished_bytes(server.directory.path()) > 0);
+    let (gate, client) = server.held_up(&path, "", &[]);
     file.set_len(1000).unwrap();
     gate.open();
     refused(&client.finish(), 1, "became shorter");
@@ -350,10 +347,7 @@ fn a_server_that_is_stopped_says_so_and_leaves_nothing_unfinished() {
     let here = TempDir::new().unwrap();
     let path = here.path().join("f");
     fs::write(&path, content("f", BIG)).unwrap();
-    let gate = Gate::new(&server.address, SOME);
-    let slow = gate.address.to_string();
-    let client = Process::start(&server.put(&path, &slow, &[]));
-    until(|| unfinished_bytes(server.directory.path()) > 0);
+    let (gate, client) = server.held_up(&path, "", &[]);
     server.process.signal(Signal::SIGTERM);
     until(|| names(server.directory.path()).is_empty());
     gate.open();

@@ -11,14 +11,8 @@ use tempfile::TempDir;
 use crate::common::offered::{Offered, settle, unfinished_bytes, until_unfinished};
 use crate::common::{self, Process, Server, ended, json, names, words};
 
-/// Returns bytes that do not repeat.
-fn content(bytes: usize) -> Vec<u8> {
-    let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    words.flatten().collect()
-}
-
 fn write(path: &Path, bytes: usize) -> Vec<u8> {
-    let content = content(bytes);
+    let content = common::content(bytes, 0);
     fs::write(path, &content).unwrap();
     settle(path);
     content

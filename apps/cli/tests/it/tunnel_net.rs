@@ -237,11 +237,7 @@ fn a_token_that_the_proxy_does_not_know_is_logged() {
 #[test]
 fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
     let bed = Bed::new();
-    let proxy = bed.proxy(PROXIES[0], None);
-    let to = SocketAddr::new(ip(TARGETS[0]), 7);
-    bed.echo_tcp(to);
-    let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
-    let forward = tunnel.listener("forward");
+    let (proxy, tunnel, forward) = bed.echoing();
     let mut flow = bed.connect(forward);
     echoes(&mut flow, b"before");
     proxy.guard.halt().unwrap();
@@ -264,11 +260,7 @@ fn a_proxy_that_is_silent_is_noticed_and_flows_go_on_after_it() {
 fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
     at_once([("output", "dport"), ("input", "sport")], |(hook, port)| {
         let bed = Bed::new();
-        let _proxy = bed.proxy(PROXIES[0], None);
-        let to = SocketAddr::new(ip(TARGETS[0]), 7);
-        bed.echo_tcp(to);
-        let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
-        let forward = tunnel.listener("forward");
+        let (_proxy, tunnel, forward) = bed.echoing();
         let mut flow = bed.connect(forward);
         echoes(&mut flow, b"before");
         let outage = format!(
@@ -303,11 +295,8 @@ fn an_outage_of_one_direction_is_noticed_and_new_flows_fail_at_once() {
 #[test]
 fn flows_go_on_when_the_clients_address_changes() {
     let bed = Bed::new();
-    let _proxy = bed.proxy(PROXIES[0], None);
-    let to = SocketAddr::new(ip(TARGETS[0]), 7);
-    bed.echo_tcp(to);
-    let tunnel = bed.tunnel(&["-L", &format!("0:{to}")]);
-    let mut flow = bed.connect(tunnel.listener("forward"));
+    let (_proxy, tunnel, forward) = bed.echoing();
+    let mut flow = bed.connect(forward);
     echoes(&mut flow, b"before");
     for address in ["203.0.113.77", "203.0.113.78"] {
         let script = format!(

@@ -12,7 +12,7 @@ use std::time::Duration;
 use pathmark_testbed::undisturbed;
 use serde_json::Value;
 
-use crate::common::measuring;
+use crate::common::measuring_with_a_processor;
 use crate::common::mix::{Bed, ECT_0, Figures, Flows, NOT_ECT, Pace, Side, run};
 
 fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Value) + Sync) {
@@ -48,7 +48,7 @@ fn through(side: Side, flows: Flows<'_>, check: &(impl Fn(&[Figures], &[f64], &V
 /// One after another, because each uses a whole processor.
 #[test]
 fn flows_share_a_tunnel() {
-    let _place = measuring();
+    let _place = measuring_with_a_processor();
     a_scalable_flow_next_to_bulk_tcp_waits_for_some_milliseconds();
     a_flow_at_twice_its_share_keeps_a_bounded_queue_and_starves_no_tcp();
     flows_share_by_weight();

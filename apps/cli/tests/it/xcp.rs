@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use pathmark_emulator::Scenario;
 use pathmark_testbed::chain::{Chain, Hop, SENDER};
-use pathmark_testbed::{ChildGuard, undisturbed};
+use pathmark_testbed::undisturbed;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::common::offered::Offered;
 use crate::common::on_node::{self, figures, router, shown as show, spawn};
 use crate::common::{measuring, words};
+use crate::quick_start::Served;
 
 /// Buffer size for packets that wait while a process waits for a processor. A sender that fills
 /// queues would also fill this one, whereas XCP's flows leave it nearly empty.
@@ -34,44 +33,14 @@ fn port(rate: &str, delay: &str, rtt: &str, controller: &str) -> String {
     )
 }
 
-/// A server of one file, and its address.
-struct Served {
-    _process: ChildGuard,
-    _directory: Offered,
-    target: String,
-    pin: String,
+/// Offers a file to clients that request XCP, or otherwise by VCP.
+fn serve(chain: &Chain, bytes: usize) -> Served<'_> {
+    Served::by(chain, "vcp+bise+wlte,xcp,xcp[form=compact]", bytes)
 }
 
-fn serve(chain: &Chain, bytes: usize) -> Served {
-    let directory = Offered::new();
-    let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    let content: Vec<u8> = words.flatten().collect();
-    std::fs::write(directory.path().join("file"), content).unwrap();
-    let listen = format!("{SENDER}:4433");
-    let path = directory.path().to_str().unwrap();
-    let laws = "vcp+bise+wlte,xcp,xcp[form=compact]";
-    let serve = [
-        "serve", "--listen", &listen, "--dir", path, "--cc", laws, "--json",
-    ];
-    let (process, said) = on_node::serve(&chain.sender, &serve);
-    Served {
-        _process: process,
-        _directory: directory,
-        target: format!("{listen}/file"),
-        pin: said["pin"].as_str().unwrap().to_owned(),
-    }
-}
-
-/// Fetches the file `times` times at once, and returns the figures.
-fn fetch(chain: &Chain, served: &Served, cc: &str, times: usize) -> Vec<Value> {
-    let directories: Vec<TempDir> = (0..times).map(|_| TempDir::new().unwrap()).collect();
-    let start = |directory: &TempDir| {
-        let (out, Served { target, pin, .. }) = (directory.path().display(), served);
-        let get = format!("get {target} -o {out} --pin {pin} --cc {cc} --json");
-        spawn(&chain.receiver, &words(&get))
-    };
-    let clients: Vec<ChildGuard> = directories.iter().map(start).collect();
-    clients.into_iter().map(figures).collect()
+/// Fetches the file without knowledge of earlier downloads, and returns the figures.
+fn fetch(served: &Served<'_>, cc: &str) -> Value {
+    served.get(cc, Path::new("/dev/null"))
 }
 
 /// Returns a chain of one router with the same port in both directions, apart from the law.
@@ -91,7 +60,7 @@ fn a_file_by_xcp_through_a_router() {
         let served = serve(&chain, 10_000_000);
         for cc in ["xcp", "xcp[form=compact]"] {
             // The server uses VCP unless the client requests another law from its list.
-            let figures = fetch(&chain, &served, cc, 1).remove(0);
+            let figures = fetch(&served, cc);
             println!("{figures}");
             assert_eq!(figures["feedback"], "xcp", "{cc}");
             assert_eq!(figures["router_id"], 1, "{cc}");
@@ -122,7 +91,7 @@ fn a_router_that_stands_still_drops_nothing_of_xcp() {
         let served = serve(&chain, 4_000_000);
         let (chain, served) = (&chain, &served);
         let figures = std::thread::scope(|scope| {
-            let fetching = scope.spawn(|| fetch(chain, served, "xcp", 1).remove(0));
+            let fetching = scope.spawn(|| fetch(served, "xcp"));
             let sent = || show(chain, 0)["links"][0]["sent_packets"].as_u64().unwrap();
             while sent() < 1_200 {}
             let router = chain.router(0).unwrap();
@@ -172,7 +141,7 @@ fn both_directions_at_once_by_xcp() {
 }
 
 /// Figure 5 of the paper in reality: four flows, 10 Mbit/s, 500 ms. Each transfers as much as an
-/// XCP flow does in a half a minute. The emulator's files over the same path finish in the same time,
+/// XCP flow does in half a minute. The emulator's files over the same path finish in the same time,
 /// apart from delays of the machine.
 #[test]
 fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
@@ -181,7 +150,10 @@ fn four_flows_of_the_xcp_linux_paper_as_in_the_emulator() {
         const BYTES: usize = 6_000_000;
         let chain = one_router("10Mbit", "250ms", "500ms", "none");
         let served = serve(&chain, BYTES);
-        let real = fetch(&chain, &served, "xcp", 4);
+        let real = std::thread::scope(|scope| {
+            let clients = [(); 4].map(|()| scope.spawn(|| fetch(&served, "xcp")));
+            clients.map(|client| client.join().unwrap())
+        });
         let link = show(&chain, 0)["links"][0].clone();
 
         let scenario = format!(

@@ -15,11 +15,11 @@ fn flows(flows: &[(&str, &str, u32)]) -> String {
     flows.iter().map(spread).collect()
 }
 
-/// A port of 20 Mbit/s with a round trip of 40 ms for 40 s, of which the last 20 are measured.
+/// A port of 20 Mbit/s with a round trip of 40 ms for 30 s, of which the last 15 are measured.
 fn at_port(port: &str, of: &[(&str, &str, u32)], seed: u64) -> RunResult {
     let more = format!("controller = \"{port}\"\n{QUEUE}");
     let link = link("port", ENDS, "20Mbit", "20ms", &more);
-    over(&link, ("20s", "40s"), &flows(of), seed)
+    over(&link, ("15s", "30s"), &flows(of), seed)
 }
 
 const QUEUE: &str = "queue = { limit = \"1bdp\", rtt = \"200ms\" }";
@@ -98,7 +98,7 @@ fn vcp_flows_at_an_xcp_port_leave_its_buffer_free() {
                     &(link("port", ["R", "D"], "10Mbit", "1ms", &port)
                         + &link("far", ["far", "R"], "", &format!("{one_way}ms"), "")
                         + &link("near", ["near", "R"], "", "19ms", "")),
-                    ("20s", "60s"),
+                    ("15s", "40s"),
                     &(flow("far", ["far", "D"], law, "count = 5\nstart_spread = \"1s\"")
                         + &near.collect::<String>()),
                     1,
@@ -152,7 +152,7 @@ fn apart(law: &str, mbit: u32, fast: (u32, u32, u32), slow: (u32, u32)) -> (f64,
         flow(name, [name, "D"], "xcp", &more)
     };
     let result = run(
-        &("duration = \"50s\"\nmeasure = [[\"25s\", \"50s\"]]\n".to_owned()
+        &("duration = \"30s\"\nmeasure = [[\"15s\", \"30s\"]]\n".to_owned()
             + &link("port", ["R", "D"], &format!("{mbit}Mbit"), "5ms", &port)
             + &hosts("fast", rtt)
             + &hosts("slow", long)

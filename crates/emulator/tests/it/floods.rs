@@ -91,7 +91,7 @@ fn a_flood_behind_shims_takes_no_more_than_a_plain_one() {
     for (controller, law) in [(PORTS[0], LAWS[0]), (PORTS[1], LAWS[1])] {
         let left = |forge: &str, count| {
             let flows = honest("honest", law, 1) + &flood(forge, count);
-            run(&port(controller, 60, &flows))
+            run(&port(controller, 40, &flows))
         };
         let (_, plain, one) = FLOODS[0];
         let least = goodput(&left(plain, one), "honest");

@@ -190,6 +190,17 @@ impl Bed {
         });
     }
 
+    /// Starts a proxy, a target that returns what it reads, and a tunnel that forwards to it.
+    /// Returns proxy and tunnel, and where the tunnel listens.
+    pub(crate) fn echoing(&self) -> (Running, Running, SocketAddr) {
+        let proxy = self.proxy(PROXIES[0], None);
+        let to = SocketAddr::new(ip(TARGETS[0]), 7);
+        self.echo_tcp(to);
+        let tunnel = self.tunnel(&["-L", &format!("0:{to}")]);
+        let forward = tunnel.listener("forward");
+        (proxy, tunnel, forward)
+    }
+
     pub(crate) fn client(&self, node: &Node, address: &str) -> UdpSocket {
         let socket = node.udp(SocketAddr::new(ip(address), 0)).unwrap();
         socket.set_read_timeout(Some(WAIT)).unwrap();

@@ -28,10 +28,9 @@ use serde_json::Value;
 
 use offered::Offered;
 
-/// The most tests that measure rates or delays of real processes at once. Each uses between a
-/// quarter and a half of a processor, apart from tunnels' queues, which use a whole one. So two
-/// processors have time to spare for two tests, of which one may be that of the queues.
-const AT_ONCE: usize = 2;
+/// The places of tests that measure rates or delays of real processes. Each test takes one, and
+/// uses at most half of a processor, so that two processors have time to spare for three tests.
+const PLACES: usize = 3;
 
 static MEASURING: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
@@ -43,16 +42,21 @@ pub(crate) fn measuring() -> Measuring {
     Measuring::take(1)
 }
 
+/// Waits for two places, for a test that uses a whole processor.
+pub(crate) fn measuring_with_a_processor() -> Measuring {
+    Measuring::take(2)
+}
+
 /// Waits for all places.
 pub(crate) fn alone() -> Measuring {
-    Measuring::take(AT_ONCE)
+    Measuring::take(PLACES)
 }
 
 impl Measuring {
     fn take(places: usize) -> Self {
         let (taken, left) = &MEASURING;
         let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_full = |taken: &mut usize| *taken + places > AT_ONCE;
+        let is_full = |taken: &mut usize| *taken + places > PLACES;
         let mut taken = left
             .wait_while(taken, is_full)
             .unwrap_or_else(PoisonError::into_inner);
@@ -66,6 +70,12 @@ impl Drop for Measuring {
         *MEASURING.0.lock().unwrap_or_else(PoisonError::into_inner) -= self.0;
         MEASURING.1.notify_all();
     }
+}
+
+/// Returns bytes that do not repeat, and that differ from those of another seed.
+pub(crate) fn content(bytes: usize, seed: u64) -> Vec<u8> {
+    let words = (seed..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    words.flatten().take(bytes).collect()
 }
 
 /// Checks all cases at once. Each has hosts and routers of its own, and is mostly idle.

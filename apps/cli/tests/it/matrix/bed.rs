@@ -10,18 +10,13 @@ use tempfile::TempDir;
 
 use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, until_unfinished};
-use crate::common::{Process, Server, json, names, pathmark, run, words};
+use crate::common::{Process, Server, content, json, names, pathmark, run, words};
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Get,
     Put,
-}
-
-pub(crate) fn content(bytes: usize, seed: u64) -> Vec<u8> {
-    let words = (seed..).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    words.flatten().take(bytes).collect()
 }
 
 /// A file system of a few megabytes, in a separate mount namespace.

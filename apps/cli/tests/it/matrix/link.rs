@@ -10,9 +10,9 @@ use pathmark_testbed::{Node, Testbed};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::bed::{Way, content};
+use super::bed::Way;
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::{at_once, pathmark};
+use crate::common::{at_once, content, pathmark};
 
 /// Transferred at 20 MB/s. This is more of a file in transfer than both sides can buffer.
 const BYTES: usize = 40_000_000;
@@ -72,7 +72,7 @@ fn cell(way: Way, at_server: bool, time: Duration) {
 fn down_for(time: Duration) {
     let cells = [Way::Get, Way::Put].map(|way| [(way, false), (way, true)]);
     at_once(cells.concat(), |(way, at_server)| {
-        cell(way, at_server, time)
+        cell(way, at_server, time);
     });
 }
 

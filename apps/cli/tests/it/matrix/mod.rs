@@ -14,10 +14,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
-use bed::{Bed, Plan, Way, content};
+use bed::{Bed, Plan, Way};
 
 use crate::common::offered::settle;
-use crate::common::{Process, at_once, ended, stderr};
+use crate::common::{Process, at_once, content, ended, stderr};
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug)]

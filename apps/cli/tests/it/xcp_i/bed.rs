@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::common::offered::Offered;
 use crate::common::on_node::{self, figures, router, shown, spawn};
-use crate::common::words;
+use crate::common::{content, words};
 
 /// Rate of the narrow link in each chain, in bits per second.
 pub(crate) const NARROW: f64 = 30e6;
@@ -132,10 +132,8 @@ impl Bed {
 }
 
 fn write_file(directory: &Path, bytes: usize) -> String {
-    let words = (0..bytes as u64 / 8).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    let content: Vec<u8> = words.flatten().collect();
     let file = directory.join("file");
-    std::fs::write(&file, content).unwrap();
+    std::fs::write(&file, content(bytes, 0)).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
