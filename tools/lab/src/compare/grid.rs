@@ -7,8 +7,7 @@ use pathmark_link::keys::{Fault, Source};
 use serde::Deserialize;
 
 use super::axis::{Axis, BadValue};
-use super::cell::Cell;
-use super::cell::{BadContestant, Contestant};
+use super::cell::{BadContestant, Cell, Contestant};
 
 /// Maximum number of seeds per cell and law.
 const MOST_SEEDS: u32 = 1000;

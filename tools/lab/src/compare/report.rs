@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
 use super::cell::Cell;
-use super::figure::Tally;
-use super::figure::{Figure, Measured, tallies};
+use super::figure::{Figure, Measured, Tally, tallies};
 use super::grid::Grid;
+use crate::text::capitalized;
 
 /// A sentence mentions a value of an axis if the law is best in a share of this value's cells that
 /// differs by at least this from its share of all cells.
@@ -241,40 +241,28 @@ fn where_best(
     law: &str,
     best: usize,
 ) -> Option<String> {
-    let share = best as f64 / cells.len() as f64;
-    let mut most: Option<(f64, String)> = None;
-    let mut least: Option<(f64, String)> = None;
+    let mut shares = Vec::new();
     for axis in Axis::ALL {
         let values = axes.get(axis.name()).map_or(&[][..], Vec::as_slice);
-        if values.len() < 2 {
-            continue;
-        }
-        for value in values {
-            let here: Vec<&CellReport> = cells
+        for value in values.iter().filter(|_| values.len() > 1) {
+            let here = cells
                 .iter()
                 .copied()
-                .filter(|cell| cell.value(axis) == value)
-                .collect();
-            if here.is_empty() {
-                continue;
-            }
+                .filter(|cell| cell.value(axis) == value);
+            let here: Vec<&CellReport> = here.collect();
             let number = count(&here, figure, law);
-            let own = number as f64 / here.len() as f64;
             let words = format!("{} with {axis} {value}", of(number, here.len()));
-            if own >= share + REMARKABLE && most.as_ref().is_none_or(|(known, _)| own > *known) {
-                most = Some((own, words));
-            } else if own <= share - REMARKABLE
-                && least.as_ref().is_none_or(|(known, _)| own < *known)
-            {
-                least = Some((own, words));
-            }
+            shares.push((number as f64 / here.len() as f64, words));
         }
     }
-    let words: Vec<String> = most
-        .into_iter()
-        .chain(least)
-        .map(|(_, words)| words)
-        .collect();
+    // Of equal shares, the first counts. That of no cells is no number.
+    let share = best as f64 / cells.len() as f64;
+    let most = shares.iter().filter(|(own, _)| *own >= share + REMARKABLE);
+    let least = shares.iter().filter(|(own, _)| *own <= share - REMARKABLE);
+    let most = most.min_by(|a, b| b.0.total_cmp(&a.0));
+    let least = least.min_by(|a, b| a.0.total_cmp(&b.0));
+    let words = most.into_iter().chain(least);
+    let words: Vec<&str> = words.map(|(_, words)| words.as_str()).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 
@@ -286,13 +274,6 @@ fn of(number: usize, all: usize) -> String {
     } else {
         format!("{number} of {all}")
     }
-}
-
-pub(super) fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
 }
 
 fn listed(parts: &[String]) -> String {

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use pathmark_emulator::result::jain;
-use pathmark_emulator::result::{Controllers, FlowResult, LinkResult, RunResult, WindowResult};
+use pathmark_emulator::result::{
+    Controllers, FlowResult, LinkResult, RunResult, WindowResult, jain,
+};
 use pathmark_emulator::scenario::Metric;
 
-use crate::text::{dash, rate};
+use crate::text::{capitalized, dash, rate};
 
 #[cfg(test)]
 mod tests;
@@ -291,24 +292,16 @@ pub const fn names(metric: Metric) -> (&'static str, &'static str) {
 }
 
 /// Returns the headline of a metric's picture.
-pub const fn title(metric: Metric) -> &'static str {
+pub fn title(metric: Metric) -> String {
     match metric {
-        Metric::Completion => "Mean completion",
-        Metric::CompletionMedian => "Median completion",
-        Metric::CompletionP95 => "95th percentile of completion",
-        Metric::Goodput => "Goodput",
-        Metric::LateGoodput => "Goodput in the last window",
-        Metric::Jain => "Fairness",
-        Metric::Lost => "Packets lost",
-        Metric::Drops => "Packets dropped",
-        Metric::OverTransmission => "Packets dropped per packet carried",
-        Metric::Utilization => "Utilization",
-        Metric::LateUtilization => "Utilization in the last window",
-        Metric::TimeTo80 => "Time to 80 % of the rate",
-        Metric::Queue => "Mean queue",
-        Metric::QueueNonempty => "Mean queue while it is not empty",
-        Metric::QueueMax => "Longest queue",
-        Metric::WindowMax => "Largest window",
-        _ => "",
+        Metric::LateGoodput => "Goodput in the last window".to_owned(),
+        Metric::Jain => "Fairness".to_owned(),
+        Metric::LateUtilization => "Utilization in the last window".to_owned(),
+        Metric::TimeTo80 => "Time to 80 % of the rate".to_owned(),
+        Metric::QueueNonempty => "Mean queue while it is not empty".to_owned(),
+        _ => {
+            let (_, axis) = names(metric);
+            capitalized(axis.split(" [").next().unwrap_or_default())
+        }
     }
 }

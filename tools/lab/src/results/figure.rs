@@ -163,7 +163,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             Some(_) => Vec::new(),
             None => names.iter().map(|name| (*name).to_owned()).collect(),
         },
-        ..panel(plot, metric::title(metric), [&x_label, y_label], lines)
+        ..panel(plot, &metric::title(metric), [&x_label, y_label], lines)
     })
 }
 

@@ -38,40 +38,16 @@ const ON_REQUEST: [Metric; 4] = [
     Metric::CompletionP95,
 ];
 
-const ABOUT: &str = "\
-    The experiments of the [papers](../../papers.md), run by the code that runs in production: \
-    connections and router ports of this library under a virtual clock. Each scenario has a page. \
-    This command writes this page, the pages of the scenarios and their pictures:";
-
-const READING: [&str; 4] = [
-    "Figures are the same on every machine. `--paper-scale` takes more seeds, in some scenarios \
-     the number of the paper. The file of a scenario under `crates/emulator/scenarios` has its \
-     parameters, with reasons. A run called `defaults` is the law of the paper with this library's \
-     own options, `vcp+bise+wlte` or `xcp`. *plot only*: the text of the paper has no number.",
-    "Goodput is what all flows together delivered, from the first start to the last byte. Jain's \
-     index is the mean over windows of 20 round trips, of 1 s at least, over the flows that were \
-     active in all of the window. Where no window has two flows, it is over their lifetimes. \
-     Neither figure counts plain UDP. The mean completion is that of flows with an end.",
-    "Queues are in packets, of the most used link. `drops` are packets that its queue dropped. \
-     `lost` are packets that the senders of all flows took for lost, for any reason, on any link. \
-     `late` figures are of the last measuring window of the scenario. `ruled by` is the law that \
-     had the windows for the largest part of the time, with that part and, where its flows ask \
-     routers and these did not steer them, the [reason](../../path-report.md): `cubic 91 %: \
-     plain-hop`.",
-    "With several seeds, figures are means, with the least and the greatest in parentheses and as \
-     bars in pictures. Curves over time are those of seed 1. A `-` marks a figure that was not \
-     reached before the end, or not in every seed.",
-];
+/// The introduction of the list of pages, of which the first paragraph precedes the command.
+const INTRODUCTION: &str = include_str!("index.md");
 
 /// Returns the list of pages: a common introduction, and a row for each scenario.
 pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
-    let mut text = format!(
-        "# Figures\n\n{}\n\n{}",
-        wrapped(ABOUT),
-        command(None, paper_scale)
-    );
-    for paragraph in READING {
-        let _ = write!(text, "{}\n\n", wrapped(paragraph));
+    let mut paragraphs = INTRODUCTION.split("\n\n").map(wrapped);
+    let about = paragraphs.next().unwrap_or_default();
+    let mut text = format!("# Figures\n\n{about}\n\n{}", command(None, paper_scale));
+    for paragraph in paragraphs {
+        let _ = write!(text, "{paragraph}\n\n");
     }
     text += "| page | scenario |\n|---|---|\n";
     for scenario in scenarios {
