@@ -201,11 +201,9 @@ impl GridFile {
         let mut laws: Vec<Contestant> = Vec::new();
         for name in &names {
             let law: Contestant = name.parse()?;
-            if laws
-                .iter()
-                .any(|known| known.to_string() == law.to_string())
-            {
-                return Err(BadGrid::LawTwice(law.to_string()));
+            let name = law.to_string();
+            if laws.iter().any(|known| known.to_string() == name) {
+                return Err(BadGrid::LawTwice(name));
             }
             laws.push(law);
         }

@@ -189,24 +189,18 @@ fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
 
 /// Returns a sentence for each figure that has cells.
 fn sentences(laws: &[String], axes: &Axes, cells: &[CellReport]) -> Vec<String> {
-    let figures = Figure::ALL.into_iter();
-    figures
-        .filter_map(|figure| sentence(laws, axes, cells, figure))
-        .collect()
+    let sentence = |figure| sentence(laws, axes, cells, figure);
+    Figure::ALL.into_iter().filter_map(sentence).collect()
 }
 
 fn sentence(laws: &[String], axes: &Axes, cells: &[CellReport], figure: Figure) -> Option<String> {
-    let cells: Vec<&CellReport> = cells
-        .iter()
-        .filter(|cell| cell.best.contains_key(&figure))
-        .collect();
+    let cells = cells.iter().filter(|cell| cell.best.contains_key(&figure));
+    let cells: Vec<&CellReport> = cells.collect();
     if cells.is_empty() || laws.len() < 2 {
         return None;
     }
-    let mut shares: Vec<(&String, usize)> = laws
-        .iter()
-        .map(|law| (law, count(&cells, figure, law)))
-        .collect();
+    let shares = laws.iter().map(|law| (law, count(&cells, figure, law)));
+    let mut shares: Vec<(&String, usize)> = shares.collect();
     // The order of the laws breaks ties.
     shares.sort_by_key(|share| std::cmp::Reverse(share.1));
     let parts = shares.iter().map(|(law, best)| {
@@ -226,10 +220,8 @@ fn sentence(laws: &[String], axes: &Axes, cells: &[CellReport], figure: Figure) 
 }
 
 fn count(cells: &[&CellReport], figure: Figure, law: &str) -> usize {
-    cells
-        .iter()
-        .filter(|cell| cell.is_best(figure, law))
-        .count()
+    let best = cells.iter().filter(|cell| cell.is_best(figure, law));
+    best.count()
 }
 
 /// `all 72 with routers 1, 0 of 48 with loss 1%`: the cells in which the law stands out or falls
@@ -267,12 +259,10 @@ fn where_best(
 }
 
 fn of(number: usize, all: usize) -> String {
-    if number == all {
-        format!("all {all}")
-    } else if number == 0 {
-        format!("none of {all}")
-    } else {
-        format!("{number} of {all}")
+    match number {
+        _ if number == all => format!("all {all}"),
+        0 => format!("none of {all}"),
+        _ => format!("{number} of {all}"),
     }
 }
 

@@ -8,7 +8,7 @@ use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::milestones;
 use super::{Chapter, Group};
-use crate::metric::{ended, here, names, ranged, ruled_by, spread};
+use crate::metric::{ended, here, is_completion, names, ranged, ruled_by, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;
 
@@ -152,19 +152,17 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
     if let Some(metric) = says.metric {
         for group in about(chapter, says) {
-            let runs: Vec<RunResult> = group
-                .results
-                .iter()
+            let runs = group.results.iter();
+            let runs: Vec<RunResult> = runs
                 .filter_map(|run| as_the_paper_counts(run, says))
                 .collect();
             let results: Vec<&RunResult> = runs.iter().collect();
-            let shown = here(&results, metric, says.flow.as_deref());
-            let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
-            let flows = mean.map_or_else(|| ended(&results, says.flow.as_deref()).0, |_| 0);
+            let flow = says.flow.as_deref();
+            let mean = spread(&results, metric, flow).map(|(_, mean, _)| mean);
             let cell = Cell {
                 value: mean.unwrap_or(f64::INFINITY),
-                ended: flows,
-                shown,
+                ended: mean.map_or_else(|| ended(&results, flow).0, |_| 0),
+                shown: here(&results, metric, flow),
             };
             match cells
                 .iter_mut()
@@ -191,22 +189,15 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     } else {
         shown.join("<br>")
     };
-    let unit = match says.payload_share {
-        Some(_) => ", in IP bytes",
-        None => "",
-    };
-    let about = says
-        .variant
-        .as_ref()
-        .map_or_else(String::new, |name| format!(" ({name})"));
+    let unit = says.payload_share.map_or("", |_| ", in IP bytes");
+    let about = says.variant.iter().map(|name| format!(" ({name})"));
+    let about: String = about.collect();
     let _ = writeln!(text, "| {}{unit}{about} | {paper} | {shown} |", says.says);
 }
 
 fn table(text: &mut String, chapter: &Chapter) {
     let groups = &chapter.groups;
-    let keys: Vec<&String> = groups
-        .first()
-        .map_or_else(Vec::new, |g| g.set.keys().collect());
+    let keys: Vec<&String> = groups.iter().take(1).flat_map(|g| g.set.keys()).collect();
     let varied = groups.iter().any(|group| group.variant.is_some());
     let shown: Vec<Metric> = COLUMNS
         .into_iter()
@@ -221,10 +212,8 @@ fn table(text: &mut String, chapter: &Chapter) {
     let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
     for group in groups {
         let mut row: Vec<String> = group.variant.iter().cloned().collect();
-        row.extend(
-            keys.iter()
-                .map(|key| group.set.get(*key).cloned().unwrap_or_default()),
-        );
+        let values = keys.iter().map(|key| group.set.get(*key).cloned());
+        row.extend(values.map(Option::unwrap_or_default));
         row.extend(shown.iter().map(|metric| ranged(&group.results(), *metric)));
         row.push(ruled_by(&group.results()));
         let _ = writeln!(text, "| {} |", row.join(" | "));
@@ -247,10 +236,10 @@ fn says_something(group: &Group, metric: Metric) -> bool {
         return false;
     };
     match metric {
-        Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95 => result
-            .flows
-            .iter()
-            .any(|flow| flow.bytes_requested.is_some()),
+        metric if is_completion(metric) => {
+            let mut flows = result.flows.iter();
+            flows.any(|flow| flow.bytes_requested.is_some())
+        }
         Metric::Jain => result.flows.len() > 1,
         _ => here(&group.results(), metric, None) != dash(),
     }
