@@ -12,8 +12,8 @@
 //! | `lot PERCENT` | links in a row, each of this share of the one before, and flows over them |
 //!
 //! A `RATE` and a `COUNT` are numbers or names of values. A `DELAY` is a time and a number of equal
-//! parts (`rtt/2`). A key is written as in scenarios, with values in angle brackets, or is a word
-//! that [`Scene::key`] explains.
+//! parts (`rtt/2`). A key is written as in scenarios, with values in angle brackets, or is one of
+//! the words of [`Scene::key`].
 
 use std::fmt::Write as _;
 
