@@ -282,10 +282,8 @@ impl Panel {
                 let dots = line.points.iter().filter(within);
                 chart.draw_series(dots.map(|&at| Circle::new(at, 3, colour.stroke_width(2))))?;
             }
-            let bars = line
-                .bars
-                .iter()
-                .filter(|(x, low, _)| *x <= x_max && *low <= y_max);
+            let within = |(x, low, _): &&(f64, f64, f64)| *x <= x_max && *low <= y_max;
+            let bars = line.bars.iter().filter(within);
             chart.draw_series(bars.map(|&(x, low, high)| {
                 let ends = vec![(x, low), (x, high.min(y_max))];
                 PathElement::new(ends, colour.stroke_width(1))

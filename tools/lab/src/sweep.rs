@@ -191,11 +191,8 @@ pub fn cases(
     sweeps: &[Sweep],
 ) -> Result<Vec<(Case, Scenario)>, CasesError> {
     let given = |key: &String| {
-        let mut keys = changes
-            .iter()
-            .map(|c| &c.key)
-            .chain(sweeps.iter().map(|s| &s.key));
-        keys.any(|other| other == key)
+        let swept = sweeps.iter().any(|sweep| sweep.key == *key);
+        swept || changes.iter().any(|change| change.key == *key)
     };
     let own = base.sweeps.iter().filter_map(|axis| {
         let all = (!given(&axis.key)).then(|| axis.clone());
@@ -240,8 +237,7 @@ pub fn cases(
                 of: count,
                 variant: name.clone(),
                 set,
-                origin: String::new(),
-                interrupted: false,
+                ..Case::default()
             };
             made.push((case, scenario));
         }

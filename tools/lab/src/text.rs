@@ -15,6 +15,14 @@ pub fn dash() -> String {
     "-".to_owned()
 }
 
+/// Begins the text with a capital letter.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
 /// Wraps a paragraph at 100 columns. Longer words get a separate line.
 pub fn wrapped(paragraph: &str) -> String {
     let mut text = String::new();

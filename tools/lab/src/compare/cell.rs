@@ -5,11 +5,12 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use pathmark_cc::units::show_decimal;
 use pathmark_cc::{Algorithm, Duration, LinkAlgorithm, ParseError};
 use pathmark_link::impair::Random;
-use pathmark_link::keys::{LimitSpec, RateValue};
+use pathmark_link::keys::{ByteCount, LimitSpec, RateValue, Span};
 
-use super::axis::{Axis, BadValue, Loss, Rate, Room, Routers, Rtt, flows};
+use super::axis::{Axis, BadValue, Routers};
 
 /// Bytes of the largest IP packets.
 const PACKET: f64 = 1500.0;
@@ -39,28 +40,24 @@ pub(super) const BOTTLENECK: &str = "bottleneck";
 /// A path, and the number of files that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// The bottleneck's rate.
-    pub rate: Rate,
-    /// Propagation round trip.
-    pub rtt: Rtt,
-    /// Size of the bottleneck's queue.
-    pub buffer: Room,
-    /// Share of data packets lost at random behind the bottleneck.
-    pub loss: Loss,
+    /// The bottleneck's rate, 32 kbit/s to 100 Gbit/s.
+    rate: RateValue,
+    /// Propagation round trip, 100 µs to 20 s.
+    rtt: Duration,
+    /// Size of the bottleneck's queue in packets, bytes or bandwidth-delay products.
+    buffer: LimitSpec,
+    /// Share of data packets lost at random behind the bottleneck, up to a half, in 10⁻⁶.
+    loss_ppm: u32,
     /// Number of large files.
-    pub flows: u32,
+    pub(super) flows: u32,
     /// The routers that answer.
-    pub routers: Routers,
+    pub(super) routers: Routers,
 }
 
 impl fmt::Display for Cell {
     /// `100Mbit-80ms-1bdp-0.1%-8-none`: the values in the order of [`Axis::ALL`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, axis) in Axis::ALL.into_iter().enumerate() {
-            let dash = if index > 0 { "-" } else { "" };
-            write!(f, "{dash}{}", self.value(axis))?;
-        }
-        Ok(())
+        f.write_str(&Axis::ALL.map(|axis| self.value(axis)).join("-"))
     }
 }
 
@@ -68,10 +65,10 @@ impl fmt::Display for Cell {
 impl Default for Cell {
     fn default() -> Self {
         Self {
-            rate: Rate(RateValue { bits: 0 }),
-            rtt: Rtt(Duration::ZERO),
-            buffer: Room(LimitSpec::Packets(0)),
-            loss: Loss { ppm: 0 },
+            rate: RateValue { bits: 0 },
+            rtt: Duration::ZERO,
+            buffer: LimitSpec::Packets(0),
+            loss_ppm: 0,
             flows: 1,
             routers: Routers::None,
         }
@@ -81,24 +78,30 @@ impl Default for Cell {
 impl Cell {
     /// Returns the cell with a value that is read from its text.
     pub(super) fn with(mut self, axis: Axis, text: &str) -> Result<Self, BadValue> {
-        match axis {
-            Axis::Rate => self.rate = text.parse()?,
-            Axis::Rtt => self.rtt = text.parse()?,
-            Axis::Buffer => self.buffer = text.parse()?,
-            Axis::Loss => self.loss = text.parse()?,
-            Axis::Flows => self.flows = flows(text)?,
-            Axis::Routers => self.routers = text.parse()?,
-        }
-        Ok(self)
+        let set = set(&mut self, axis, text);
+        set.map(|()| self).ok_or_else(|| BadValue::new(axis, text))
     }
 
-    /// Returns the cell's value on an axis as text.
+    /// Returns the cell's value on an axis as text, which parses back.
     pub fn value(&self, axis: Axis) -> String {
         match axis {
             Axis::Rate => self.rate.to_string(),
-            Axis::Rtt => self.rtt.to_string(),
-            Axis::Buffer => self.buffer.to_string(),
-            Axis::Loss => self.loss.to_string(),
+            Axis::Rtt => match self.rtt.as_micros() {
+                micros if micros.is_multiple_of(1_000_000) => format!("{}s", micros / 1_000_000),
+                micros if micros.is_multiple_of(1000) => format!("{}ms", micros / 1000),
+                micros => format!("{micros}us"),
+            },
+            Axis::Buffer => match self.buffer {
+                LimitSpec::MilliBdp(milli) => format!("{}bdp", show_decimal(milli, 3)),
+                LimitSpec::Packets(packets) => format!("{packets}p"),
+                LimitSpec::Bytes(bytes) => {
+                    // The exact number, unless the short text is exact.
+                    let short = ByteCount(bytes).to_string();
+                    let exact = short.parse() == Ok(ByteCount(bytes));
+                    if exact { short } else { format!("{bytes}B") }
+                }
+            },
+            Axis::Loss => format!("{}%", show_decimal(u64::from(self.loss_ppm), 4)),
             Axis::Flows => self.flows.to_string(),
             Axis::Routers => self.routers.to_string(),
         }
@@ -114,21 +117,25 @@ impl Cell {
         self
     }
 
+    fn rate_bps(&self) -> f64 {
+        self.rate.bits as f64
+    }
+
     fn rtt_s(&self) -> f64 {
-        self.rtt.0.as_secs_f64()
+        self.rtt.as_secs_f64()
     }
 
     /// Returns how long the large files keep the bottleneck busy, in seconds.
     pub fn busy_s(&self) -> f64 {
         let wanted = (ROUND_TRIPS * self.rtt_s()).clamp(SECONDS.0, SECONDS.1);
-        let affordable = PACKETS * PACKET * 8.0 / self.rate.bps();
+        let affordable = PACKETS * PACKET * 8.0 / self.rate_bps();
         let least = LEAST_ROUND_TRIPS * self.rtt_s();
         (wanted.min(affordable).max(least) * 100.0).round().max(1.0) / 100.0
     }
 
     /// Returns the bytes of each large file, at least one packet.
     fn large_bytes(&self) -> f64 {
-        let all = self.rate.bps() / 8.0 * self.busy_s();
+        let all = self.rate_bps() / 8.0 * self.busy_s();
         (all / f64::from(self.flows)).round().max(PACKET)
     }
 
@@ -144,28 +151,18 @@ impl Cell {
     pub fn floor_s(&self) -> f64 {
         let large = self.large_bytes() * f64::from(self.flows);
         let all = large + self.short_bytes() * f64::from(SHORT);
-        FIRST_BYTE * self.rtt_s() + all * 8.0 / self.rate.bps()
+        FIRST_BYTE * self.rtt_s() + all * 8.0 / self.rate_bps()
     }
 
     /// Returns the same for one short file without other traffic.
     pub fn short_floor_s(&self) -> f64 {
-        FIRST_BYTE * self.rtt_s() + self.short_bytes() * 8.0 / self.rate.bps()
-    }
-
-    /// Returns the latest end of a run in seconds.
-    fn duration_s(&self) -> f64 {
-        PATIENCE * self.floor_s() + 2.0 * self.rtt_s()
+        FIRST_BYTE * self.rtt_s() + self.short_bytes() * 8.0 / self.rate_bps()
     }
 
     /// Estimates the packets that enter links in a run, including acknowledgements.
     pub fn packets(&self) -> f64 {
         let data = self.large_bytes() * f64::from(self.flows) / 1400.0;
-        let links = match self.routers {
-            Routers::None => 1.0,
-            Routers::Hidden => 2.0,
-            Routers::Answer(number) => f64::from(number),
-        };
-        1.5 * data * links
+        1.5 * data * f64::from(self.routers.hops())
     }
 
     /// Returns the cell as a scenario file.
@@ -174,15 +171,11 @@ impl Cell {
         let mut text = format!(
             "name = \"{self} {contestant}\"\nduration = \"{:.6}s\"\nseed = {seed}\n\
              measure = [[\"{:.6}s\", \"{busy:.6}s\"], [\"0s\", \"{busy:.6}s\"]]\n",
-            self.duration_s(),
+            PATIENCE * self.floor_s() + 2.0 * self.rtt_s(),
             busy / 2.0,
         );
         self.links(&mut text, contestant);
-        let last = match self.routers {
-            Routers::None => 1,
-            Routers::Hidden => 2,
-            Routers::Answer(number) => number,
-        };
+        let last = self.routers.hops();
         let _ = write!(
             text,
             "\n[[flow]]\nname = \"{LARGE_NAME}\"\nfrom = \"N0\"\nto = \"N{last}\"\n\
@@ -202,12 +195,12 @@ impl Cell {
 
     /// Size of the queues: at least two packets, however short the path is.
     fn limit(&self) -> String {
-        let bdp = self.rate.bps() / 8.0 * self.rtt_s();
-        match self.buffer.0 {
+        let bdp = self.rate_bps() / 8.0 * self.rtt_s();
+        match self.buffer {
             LimitSpec::MilliBdp(milli) if bdp * milli as f64 / 1000.0 < 2.0 * PACKET => {
                 "2p".to_owned()
             }
-            _ => self.buffer.to_string(),
+            _ => self.value(Axis::Buffer),
         }
     }
 
@@ -215,13 +208,13 @@ impl Cell {
         let limit = self.limit();
         let plain = format!("queue = {{ kind = \"droptail\", limit = \"{limit}\" }}\n");
         let answering = contestant.port(&limit);
-        let rate = self.rate.0.bits;
+        let rate = self.rate.bits;
         let hops: Vec<(u64, &str)> = match self.routers {
             Routers::None => vec![(rate, &plain)],
             Routers::Hidden => vec![(2 * rate, &answering), (rate, &plain)],
             Routers::Answer(number) => vec![(rate, &answering); usize::from(number)],
         };
-        let delay = self.rtt.0.as_nanos() / (2 * hops.len().max(1) as u128);
+        let delay = self.rtt.as_nanos() / (2 * hops.len().max(1) as u128);
         for (index, (rate, port)) in hops.iter().enumerate() {
             let last = index + 1 == hops.len();
             let name = if last {
@@ -235,8 +228,8 @@ impl Cell {
                  rate = {rate}\ndelay = \"{delay}ns\"\n{port}",
                 index + 1
             );
-            if last && self.loss.ppm > 0 {
-                let per = f64::from(self.loss.ppm) / 1e6;
+            if last && self.loss_ppm > 0 {
+                let per = f64::from(self.loss_ppm) / 1e6;
                 let _ = writeln!(text, "loss = {{ kind = \"bernoulli\", per = {per} }}");
             }
         }
@@ -259,13 +252,62 @@ impl Cell {
     }
 }
 
+/// Sets the cell's value on an axis. `None`: the text is no such value.
+fn set(cell: &mut Cell, axis: Axis, text: &str) -> Option<()> {
+    let trimmed = text.trim();
+    match axis {
+        Axis::Rate => {
+            let bare = trimmed.parse().ok().map(|bits| RateValue { bits });
+            let within = |rate: &RateValue| (32_000..=100_000_000_000).contains(&rate.bits);
+            cell.rate = bare.or_else(|| text.parse().ok()).filter(within)?;
+        }
+        Axis::Rtt => {
+            let bounds = Duration::from_micros(100)..=Duration::from_secs(20);
+            let rtt = text.parse::<Span>().ok()?.0;
+            let valid = bounds.contains(&rtt) && rtt.as_nanos().is_multiple_of(1000);
+            cell.rtt = valid.then_some(rtt)?;
+        }
+        Axis::Buffer => {
+            let within = |limit: &LimitSpec| match limit {
+                LimitSpec::MilliBdp(milli) => (1..=100_000).contains(milli),
+                LimitSpec::Packets(packets) => (1..=10_000_000).contains(packets),
+                LimitSpec::Bytes(bytes) => (1500..=10_000_000_000).contains(bytes),
+            };
+            cell.buffer = text.parse().ok().filter(within)?;
+        }
+        Axis::Loss => {
+            let share = match trimmed.strip_suffix('%') {
+                Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+                None => trimmed.parse::<f64>().ok()?,
+            };
+            let ppm = share * 1e6;
+            let whole = (ppm - ppm.round()).abs() < 1e-6;
+            let valid = (0.0..=500_000.0).contains(&ppm) && whole;
+            cell.loss_ppm = valid.then_some(ppm.round() as u32)?;
+        }
+        Axis::Flows => {
+            let flows = trimmed.parse().ok();
+            cell.flows = flows.filter(|flows| (1..=10_000).contains(flows))?;
+        }
+        Axis::Routers => {
+            let number = trimmed.parse().ok();
+            cell.routers = match trimmed {
+                "none" => Routers::None,
+                "hidden" => Routers::Hidden,
+                _ => Routers::Answer(number.filter(|number| (1..=8).contains(number))?),
+            };
+        }
+    }
+    Some(())
+}
+
 /// A law and its port: `xcp`, `cubic@codel`, `vcp[paper]@vcp[paper]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contestant {
     law: Algorithm,
     port: Port,
-    /// True if the port was named.
-    named: bool,
+    /// The port as it is named after the law, if it was named.
+    suffix: String,
 }
 
 /// The law or queue of answering routers.
@@ -305,7 +347,7 @@ impl Contestant {
         Self {
             law,
             port: port.map_or(Port::DropTail, Port::Controller),
-            named: false,
+            suffix: String::new(),
         }
     }
 
@@ -342,30 +384,24 @@ impl FromStr for Contestant {
         let Some(port) = port else {
             return Ok(Self::new(law));
         };
-        let read = match port {
-            "droptail" | "none" => Port::DropTail,
-            "codel" => Port::CoDel,
-            _ => Port::Controller(port.parse().map_err(|source| BadContestant::Port {
-                port: port.to_owned(),
-                source,
-            })?),
+        let (port, suffix) = match port {
+            "droptail" | "none" => (Port::DropTail, "@droptail".to_owned()),
+            "codel" => (Port::CoDel, "@codel".to_owned()),
+            _ => {
+                let port: LinkAlgorithm = port.parse().map_err(|source| BadContestant::Port {
+                    port: port.to_owned(),
+                    source,
+                })?;
+                let suffix = format!("@{port}");
+                (Port::Controller(port), suffix)
+            }
         };
-        Ok(Self {
-            law,
-            port: read,
-            named: true,
-        })
+        Ok(Self { law, port, suffix })
     }
 }
 
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.law.fmt(f)?;
-        match (&self.port, self.named) {
-            (_, false) => Ok(()),
-            (Port::DropTail, true) => f.write_str("@droptail"),
-            (Port::CoDel, true) => f.write_str("@codel"),
-            (Port::Controller(law), true) => write!(f, "@{law}"),
-        }
+        write!(f, "{}{}", self.law, self.suffix)
     }
 }

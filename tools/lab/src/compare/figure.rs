@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pathmark_emulator::result::jain;
-use pathmark_emulator::result::{FlowResult, RunResult};
+use pathmark_emulator::result::{FlowResult, RunResult, jain};
 use serde::{Deserialize, Serialize};
 
 use super::cell::{BOTTLENECK, Cell, LARGE_NAME, SHORT_NAME};
@@ -56,12 +55,7 @@ impl Figure {
     /// True if `value` is practically as good as `best`, whatever the seeds: 5 % in times, 0.02 in
     /// shares and indices, 10 % and 1 ms in queues, 10 % in the tail of times.
     pub fn is_close(self, value: f64, best: f64) -> bool {
-        match self {
-            Self::Completion | Self::ShortMedian => value <= 1.05 * best,
-            Self::ShortTail => value <= 1.1 * best,
-            Self::Queue => value <= 1.1 * best + 1.0,
-            Self::Utilization | Self::Jain => value >= best - 0.02,
-        }
+        self.is_within(value, best, 1.0)
     }
 
     /// True if only the seeds may cause the difference between `value` and `best`, provided that
@@ -69,11 +63,16 @@ impl Figure {
     /// larger difference is worse even if uncertain, because a law that collapses with one seed of
     /// three also has a wide interval.
     pub fn is_near(self, value: f64, best: f64) -> bool {
+        self.is_within(value, best, 5.0)
+    }
+
+    /// True if `value` differs from `best` by at most this multiple of a negligible difference.
+    fn is_within(self, value: f64, best: f64, times: f64) -> bool {
         match self {
-            Self::Completion | Self::ShortMedian => value <= 1.25 * best,
-            Self::ShortTail => value <= 1.5 * best,
-            Self::Queue => value <= 1.5 * best + 5.0,
-            Self::Utilization | Self::Jain => value >= best - 0.1,
+            Self::Completion | Self::ShortMedian => value <= (1.0 + 0.05 * times) * best,
+            Self::ShortTail => value <= (1.0 + 0.1 * times) * best,
+            Self::Queue => value <= (1.0 + 0.1 * times) * best + times,
+            Self::Utilization | Self::Jain => value >= best - 0.02 * times,
         }
     }
 

@@ -7,8 +7,7 @@ use pathmark_link::keys::{Fault, Source};
 use serde::Deserialize;
 
 use super::axis::{Axis, BadValue};
-use super::cell::Cell;
-use super::cell::{BadContestant, Contestant};
+use super::cell::{BadContestant, Cell, Contestant};
 
 /// Maximum number of seeds per cell and law.
 const MOST_SEEDS: u32 = 1000;
@@ -202,11 +201,9 @@ impl GridFile {
         let mut laws: Vec<Contestant> = Vec::new();
         for name in &names {
             let law: Contestant = name.parse()?;
-            if laws
-                .iter()
-                .any(|known| known.to_string() == law.to_string())
-            {
-                return Err(BadGrid::LawTwice(law.to_string()));
+            let name = law.to_string();
+            if laws.iter().any(|known| known.to_string() == name) {
+                return Err(BadGrid::LawTwice(name));
             }
             laws.push(law);
         }

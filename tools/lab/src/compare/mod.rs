@@ -18,11 +18,9 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use axis::{Axis, BadValue, Loss, Rate, Room, Routers, Rtt};
-pub use cell::Cell;
-pub use cell::{BadContestant, Contestant};
-pub use figure::Tally;
-pub use figure::{Figure, Measured, measure};
+pub use axis::{Axis, BadValue, Routers};
+pub use cell::{BadContestant, Cell, Contestant};
+pub use figure::{Figure, Measured, Tally, measure};
 pub use grid::{BadGrid, Grid, GridFile, Values};
 pub use picture::{overview, pictures, too_large};
 pub use report::{CellReport, LawReport, Report};

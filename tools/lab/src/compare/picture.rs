@@ -2,8 +2,9 @@
 
 use super::axis::Axis;
 use super::figure::Figure;
-use super::report::{CellReport, Report, capitalized};
+use super::report::{CellReport, Report};
 use crate::plot::{self, HeatCell, HeatMap, HeatPanel, Line, Panel};
+use crate::text::capitalized;
 
 /// Number of panels side by side that are readable on a page.
 const PANELS: usize = 2;

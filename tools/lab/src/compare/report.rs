@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::axis::Axis;
 use super::cell::Cell;
-use super::figure::Tally;
-use super::figure::{Figure, Measured, tallies};
+use super::figure::{Figure, Measured, Tally, tallies};
 use super::grid::Grid;
+use crate::text::capitalized;
 
 /// A sentence mentions a value of an axis if the law is best in a share of this value's cells that
 /// differs by at least this from its share of all cells.
@@ -189,24 +189,18 @@ fn best_of(figure: Figure, laws: &[LawReport]) -> Vec<String> {
 
 /// Returns a sentence for each figure that has cells.
 fn sentences(laws: &[String], axes: &Axes, cells: &[CellReport]) -> Vec<String> {
-    let figures = Figure::ALL.into_iter();
-    figures
-        .filter_map(|figure| sentence(laws, axes, cells, figure))
-        .collect()
+    let sentence = |figure| sentence(laws, axes, cells, figure);
+    Figure::ALL.into_iter().filter_map(sentence).collect()
 }
 
 fn sentence(laws: &[String], axes: &Axes, cells: &[CellReport], figure: Figure) -> Option<String> {
-    let cells: Vec<&CellReport> = cells
-        .iter()
-        .filter(|cell| cell.best.contains_key(&figure))
-        .collect();
+    let cells = cells.iter().filter(|cell| cell.best.contains_key(&figure));
+    let cells: Vec<&CellReport> = cells.collect();
     if cells.is_empty() || laws.len() < 2 {
         return None;
     }
-    let mut shares: Vec<(&String, usize)> = laws
-        .iter()
-        .map(|law| (law, count(&cells, figure, law)))
-        .collect();
+    let shares = laws.iter().map(|law| (law, count(&cells, figure, law)));
+    let mut shares: Vec<(&String, usize)> = shares.collect();
     // The order of the laws breaks ties.
     shares.sort_by_key(|share| std::cmp::Reverse(share.1));
     let parts = shares.iter().map(|(law, best)| {
@@ -226,10 +220,8 @@ fn sentence(laws: &[String], axes: &Axes, cells: &[CellReport], figure: Figure) 
 }
 
 fn count(cells: &[&CellReport], figure: Figure, law: &str) -> usize {
-    cells
-        .iter()
-        .filter(|cell| cell.is_best(figure, law))
-        .count()
+    let best = cells.iter().filter(|cell| cell.is_best(figure, law));
+    best.count()
 }
 
 /// `all 72 with routers 1, 0 of 48 with loss 1%`: the cells in which the law stands out or falls
@@ -241,58 +233,37 @@ fn where_best(
     law: &str,
     best: usize,
 ) -> Option<String> {
-    let share = best as f64 / cells.len() as f64;
-    let mut most: Option<(f64, String)> = None;
-    let mut least: Option<(f64, String)> = None;
+    let mut shares = Vec::new();
     for axis in Axis::ALL {
         let values = axes.get(axis.name()).map_or(&[][..], Vec::as_slice);
-        if values.len() < 2 {
-            continue;
-        }
-        for value in values {
-            let here: Vec<&CellReport> = cells
+        for value in values.iter().filter(|_| values.len() > 1) {
+            let here = cells
                 .iter()
                 .copied()
-                .filter(|cell| cell.value(axis) == value)
-                .collect();
-            if here.is_empty() {
-                continue;
-            }
+                .filter(|cell| cell.value(axis) == value);
+            let here: Vec<&CellReport> = here.collect();
             let number = count(&here, figure, law);
-            let own = number as f64 / here.len() as f64;
             let words = format!("{} with {axis} {value}", of(number, here.len()));
-            if own >= share + REMARKABLE && most.as_ref().is_none_or(|(known, _)| own > *known) {
-                most = Some((own, words));
-            } else if own <= share - REMARKABLE
-                && least.as_ref().is_none_or(|(known, _)| own < *known)
-            {
-                least = Some((own, words));
-            }
+            shares.push((number as f64 / here.len() as f64, words));
         }
     }
-    let words: Vec<String> = most
-        .into_iter()
-        .chain(least)
-        .map(|(_, words)| words)
-        .collect();
+    // Of equal shares, the first counts. That of no cells is no number.
+    let share = best as f64 / cells.len() as f64;
+    let most = shares.iter().filter(|(own, _)| *own >= share + REMARKABLE);
+    let least = shares.iter().filter(|(own, _)| *own <= share - REMARKABLE);
+    let most = most.min_by(|a, b| b.0.total_cmp(&a.0));
+    let least = least.min_by(|a, b| a.0.total_cmp(&b.0));
+    let words = most.into_iter().chain(least);
+    let words: Vec<&str> = words.map(|(_, words)| words.as_str()).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn of(number: usize, all: usize) -> String {
-    if number == all {
-        format!("all {all}")
-    } else if number == 0 {
-        format!("none of {all}")
-    } else {
-        format!("{number} of {all}")
+    match number {
+        _ if number == all => format!("all {all}"),
+        0 => format!("none of {all}"),
+        _ => format!("{number} of {all}"),
     }
-}
-
-pub(super) fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| {
-        first.to_uppercase().chain(letters).collect()
-    })
 }
 
 fn listed(parts: &[String]) -> String {

@@ -13,7 +13,7 @@ use pathmark_cc::units::Units;
 pub struct BadAxis {
     given: String,
     what: &'static str,
-    example: &'static str,
+    example: String,
 }
 
 /// Names of units, the largest first, with their multiples of the smallest.
@@ -30,16 +30,19 @@ enum Form {
     Words(&'static [&'static str]),
 }
 
+const TIME: Names = &[("s", 1_000_000), ("ms", 1000), ("us", 1)];
+const RATE: Names = &[("G", 1_000_000), ("M", 1000), ("k", 1)];
 /// Bounds of rates, kbit/s.
 const RATES: RangeInclusive<u64> = 32..=2_000_000;
 /// Maximum number of flows.
 const MOST: u32 = 200;
 
-/// Returns the form of the value with this name, its description, and an example.
+/// Returns the form of the value with this name, its description, and an example. Words have no
+/// other example than themselves.
 fn form(value: &str) -> (Form, &'static str, &'static str) {
     match value {
         "rate" | "marked" | "hidden" => (
-            Form::Number(&[(&[("G", 1_000_000), ("M", 1000), ("k", 1)], RATES)]),
+            Form::Number(&[(RATE, RATES)]),
             "a rate",
             "100M, 2500k or 1G, from 32k to 2G",
         ),
@@ -63,27 +66,20 @@ fn form(value: &str) -> (Form, &'static str, &'static str) {
         "times" | "hops" | "long" | "mice" | "large" | "guests" => {
             (Form::Count, "a count", "x3, from x1 to x200")
         }
-        "burst" => (
-            Form::Words(&["single", "burst5"]),
-            "how losses come",
-            "one of: single burst5",
-        ),
+        "burst" => (Form::Words(&["single", "burst5"]), "how losses come", ""),
         "lossy" => (
             Form::Words(&["through", "begins", "ends"]),
             "when packets are lost",
-            "one of: through begins ends",
+            "",
         ),
         "declared" => (
             Form::Words(&["declared", "undeclared"]),
             "whether the loss is declared",
-            "one of: declared undeclared",
+            "",
         ),
         // In microseconds.
         _ => (
-            Form::Number(&[(
-                &[("s", 1_000_000), ("ms", 1000), ("us", 1)],
-                20..=60_000_000,
-            )]),
+            Form::Number(&[(TIME, 20..=60_000_000)]),
             "a time",
             "80ms, 200us or 5s, from 20us to 60s",
         ),
@@ -94,7 +90,7 @@ fn form(value: &str) -> (Form, &'static str, &'static str) {
 /// number of our flows of a mix.
 pub(super) fn read(value: &str, text: &str) -> Result<u64, BadAxis> {
     let (form, what, example) = form(value);
-    let found = match form {
+    let found = match &form {
         Form::Number(all) => (all.iter())
             .find_map(|(units, bounds)| number(units, text).filter(|n| bounds.contains(n))),
         Form::Count => (text.strip_prefix('x').and_then(whole))
@@ -108,7 +104,10 @@ pub(super) fn read(value: &str, text: &str) -> Result<u64, BadAxis> {
     found.ok_or_else(|| BadAxis {
         given: text.to_owned(),
         what,
-        example,
+        example: match form {
+            Form::Words(words) => format!("one of: {}", words.join(" ")),
+            _ => example.to_owned(),
+        },
     })
 }
 
@@ -149,8 +148,8 @@ pub(super) fn share(rate: &str, share: &str) -> Result<String, BadAxis> {
     let whole = whole.ok_or_else(|| BadAxis {
         given: share.to_owned(),
         what: "a share",
-        example: "5%",
+        example: "5%".to_owned(),
     })?;
     let kbit = percent(read("rate", rate)?, u64::from(whole));
-    Ok(spelled(&[("G", 1_000_000), ("M", 1000), ("k", 1)], kbit))
+    Ok(spelled(RATE, kbit))
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use pathmark_link::impair::Random;
 
 use super::axis::{BadAxis, read, share};
-use super::cell::{Cell, Group, TABLE};
+use super::cell::{Cell, Group, Kinds, TABLE};
 
 /// Default number of cells.
 pub const CELLS: usize = 150;
@@ -30,12 +30,15 @@ pub fn split(cells: usize) -> Vec<(Group, usize)> {
 /// Returns the first `count` different cells of a group that this seed draws, or fewer if there are
 /// no more.
 pub fn draw(group: Group, seed: u64, count: usize) -> Vec<Cell> {
+    let Some(kinds) = TABLE.groups.iter().find(|kinds| kinds.name == group) else {
+        return Vec::new();
+    };
     let mut dice = Dice::new(Random::new(seed, group.name()));
     let (mut cells, mut known) = (Vec::new(), HashSet::new());
     let mut tries = 0;
     while cells.len() < count && tries < TRIES {
-        match dice.cell(group) {
-            Ok(Some(cell)) if known.insert(cell.clone()) => {
+        match dice.cell(kinds) {
+            Some(cell) if known.insert(cell.clone()) => {
                 tries = 0;
                 cells.push(cell);
             }
@@ -61,25 +64,19 @@ impl Dice {
     }
 
     /// Draws the group's values, then a kind by its weight, and then the kind's values.
-    fn cell(&mut self, group: Group) -> Result<Option<Cell>, BadAxis> {
-        let Some(kinds) = TABLE.groups.iter().find(|kinds| kinds.name == group) else {
-            return Ok(None);
-        };
+    fn cell(&mut self, kinds: &'static Kinds) -> Option<Cell> {
         self.values.clear();
-        self.list(&kinds.draw)?;
+        self.list(&kinds.draw).ok()?;
         let weights = kinds.kind.iter().map(|kind| kind.weight);
         let mut left = self.random.below(weights.sum());
-        let drawn = kinds.kind.iter().find(|kind| {
+        let kind = kinds.kind.iter().find(|kind| {
             let is_drawn = left < kind.weight;
             left = left.saturating_sub(kind.weight);
             is_drawn
-        });
-        let Some(kind) = drawn else {
-            return Ok(None);
-        };
-        self.list(&kind.draw)?;
+        })?;
+        self.list(&kind.draw).ok()?;
         let values = kind.values().map(|value| self.text(value));
-        Cell::new(group, kind, values).map(Some)
+        Cell::new(kinds.name, kind, values).ok()
     }
 
     fn text(&self, value: &str) -> &str {

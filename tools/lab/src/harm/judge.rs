@@ -79,51 +79,44 @@ pub fn judge(law: &RunResult, cubic: &RunResult) -> Vec<Compared> {
         .into_iter()
         .flatten()
         .any(|(law, cubic)| law >= LEAST_EXCUSE * cubic && law > 0.0);
-    let mut all = Vec::with_capacity(Condition::ALL.len());
-    let mut compare = |condition, figures: Option<(f64, f64)>, bound: fn(f64, f64) -> f64| {
-        if let Some((law, cubic)) = figures {
-            let beyond = bound(law, cubic);
-            let beyond = if beyond.is_nan() {
-                0.0
-            } else {
-                beyond.min(MOST)
-            };
-            let excused = beyond > 1.0 && condition == Condition::Goodput && excused;
-            all.push(Compared {
-                condition,
-                law,
-                cubic,
-                beyond,
-                harm: beyond > 1.0 && !excused,
-                excused,
-            });
-        }
-    };
-    // 0 of 0 is no harm; 0 of something is as much as there can be.
-    compare(
-        Condition::Goodput,
-        both(|run| (endless(run).next().is_some()).then(|| run.together(endless(run)))),
-        |law, cubic| GOODPUT * cubic / law,
-    );
-    compare(Condition::Least, least, |law, cubic| LEAST * cubic / law);
-    compare(
-        Condition::Tcp,
-        both(|run| {
-            let flows = begun(run).filter(|flow| flow.name.starts_with(TCP));
-            flows.map(|flow| flow.goodput_bps).reduce(f64::min)
-        }),
-        |law, cubic| LEAST * cubic / law,
-    );
-    compare(Condition::Loss, both(loss), |law, cubic| {
-        law / (LOSS.0 * cubic + LOSS.1)
+    let goodput = both(|run| (endless(run).next().is_some()).then(|| run.together(endless(run))));
+    let tcp = both(|run| {
+        let flows = begun(run).filter(|flow| flow.name.starts_with(TCP));
+        flows.map(|flow| flow.goodput_bps).reduce(f64::min)
     });
-    compare(Condition::Completion, both(completion), |law, cubic| {
-        law / (COMPLETION * cubic)
+    let all = Condition::ALL.into_iter().filter_map(|condition| {
+        let (law, cubic) = match condition {
+            Condition::Goodput => goodput,
+            Condition::Least => least,
+            Condition::Tcp => tcp,
+            Condition::Loss => both(loss),
+            Condition::Completion => both(completion),
+            Condition::Rtt => round_trips(law, cubic),
+        }?;
+        let beyond = match condition {
+            Condition::Goodput => GOODPUT * cubic / law,
+            Condition::Least | Condition::Tcp => LEAST * cubic / law,
+            Condition::Loss => law / (LOSS.0 * cubic + LOSS.1),
+            Condition::Completion => law / (COMPLETION * cubic),
+            Condition::Rtt => law / (RTT.0 * cubic + RTT.1),
+        };
+        // 0 of 0 is no harm; 0 of something is as much as there can be.
+        let beyond = if beyond.is_nan() {
+            0.0
+        } else {
+            beyond.min(MOST)
+        };
+        let excused = beyond > 1.0 && condition == Condition::Goodput && excused;
+        Some(Compared {
+            condition,
+            law,
+            cubic,
+            beyond,
+            harm: beyond > 1.0 && !excused,
+            excused,
+        })
     });
-    compare(Condition::Rtt, round_trips(law, cubic), |law, cubic| {
-        law / (RTT.0 * cubic + RTT.1)
-    });
-    all
+    all.collect()
 }
 
 /// Returns flows that began before the run ended.

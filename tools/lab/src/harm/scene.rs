@@ -11,9 +11,9 @@
 //! | `mix FROM TO` | flows of ours and of TCP as `flows` says |
 //! | `lot PERCENT` | links in a row, each of this share of the one before, and flows over them |
 //!
-//! A `RATE` and a `COUNT` are names of values. A `DELAY` is a time and a number of equal parts
-//! (`rtt/2`). A key is written as in scenarios, with values in angle brackets, or is a word that
-//! [`Scene::key`] explains.
+//! A `RATE` and a `COUNT` are numbers or names of values. A `DELAY` is a time and a number of equal
+//! parts (`rtt/2`). A key is written as in scenarios, with values in angle brackets, or is one of
+//! the words of [`Scene::key`].
 
 use std::fmt::Write as _;
 
@@ -71,13 +71,14 @@ impl Cell {
         if self.coin("port") { "vcp+bise" } else { "xcp" }
     }
 
-    /// Returns a number of flows: `1`, a count, or our flows or TCP flows of the cell's mix.
-    fn count(&self, count: &str) -> u64 {
+    /// Returns a number as it is written, that of a value, or that of our flows or TCP flows of the
+    /// cell's mix.
+    fn amount(&self, amount: &str) -> u64 {
         let [ours, tcp] = mix(self.text("flows")).unwrap_or_default();
-        match count {
+        match amount {
             "ours" => u64::from(ours),
             "tcp" => u64::from(tcp),
-            _ => count.parse().unwrap_or_else(|_| self.number(count)),
+            _ => amount.parse().unwrap_or_else(|_| self.number(amount)),
         }
     }
 
@@ -121,29 +122,23 @@ impl Scene<'_> {
         let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();
         let keys = parts.map(|key| self.key(key)).collect::<Vec<_>>();
         match words[..] {
-            ["link", name, from, to, delay] => {
-                self.link(name, from, to, &self.cell.part(delay), &keys);
-            }
+            ["link", name, from, to, delay] => self.link(name, from, to, delay, &keys),
             ["marked", name, from, to, rate, delay] => {
-                let (rate, delay) = (self.cell.number(rate), self.cell.part(delay));
-                self.marked(name, from, to, rate, &delay, &keys);
+                let port = format!("controller = \"{}\"", self.roles.port);
+                let own = [kbit(self.cell.amount(rate)), port];
+                self.link(name, from, to, delay, &[&own[..], &keys].concat());
             }
             ["plain", name, from, to, rate, delay] => {
-                let own = [kbit(self.cell.number(rate)), self.key("queue")];
-                self.link(
-                    name,
-                    from,
-                    to,
-                    &self.cell.part(delay),
-                    &[&own[..], &keys].concat(),
-                );
+                let own = [kbit(self.cell.amount(rate)), self.key("queue")];
+                self.link(name, from, to, delay, &[&own[..], &keys].concat());
             }
-            ["flow", name, from, to, law, count] => {
-                self.flow(name, from, to, law, self.cell.count(count), &keys);
-            }
+            ["flow", name, from, to, law, count] => match self.cell.amount(count) {
+                0 => {}
+                count => self.flow(&self.filled(name), from, to, law, count, &keys.join("\n")),
+            },
             ["mix", from, to] => {
-                self.flow("ours", from, to, "law", self.cell.count("ours"), &[]);
-                self.flow(TCP, from, to, "cubic", self.cell.count("tcp"), &[]);
+                self.line(&format!("flow ours {from} {to} law ours"));
+                self.line(&format!("flow {TCP} {from} {to} cubic tcp"));
             }
             ["lot", share] => self.lot(share.parse().unwrap_or(100)),
             _ => {}
@@ -203,6 +198,7 @@ impl Scene<'_> {
     }
 
     fn link(&mut self, name: &str, from: &str, to: &str, delay: &str, keys: &[String]) {
+        let delay = self.cell.part(delay);
         let _ = write!(
             self.text,
             "\n[[link]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nduplex = true\n\
@@ -213,30 +209,7 @@ impl Scene<'_> {
         }
     }
 
-    fn marked(
-        &mut self,
-        name: &str,
-        from: &str,
-        to: &str,
-        rate: u64,
-        delay: &str,
-        keys: &[String],
-    ) {
-        let port = format!("controller = \"{}\"", self.roles.port);
-        self.link(
-            name,
-            from,
-            to,
-            delay,
-            &[&[kbit(rate), port][..], keys].concat(),
-        );
-    }
-
-    fn flow(&mut self, name: &str, from: &str, to: &str, law: &str, count: u64, keys: &[String]) {
-        if count == 0 {
-            return;
-        }
-        let (name, more) = (self.filled(name), keys.join("\n"));
+    fn flow(&mut self, name: &str, from: &str, to: &str, law: &str, count: u64, more: &str) {
         let (law, app) = match law {
             "law" if self.http => (self.roles.law, "app = \"http\"\n"),
             "law" => (self.roles.law, ""),
@@ -350,30 +323,20 @@ impl Scene<'_> {
     /// Links in a row, each of this share of the one before in percent, flows over all of them,
     /// and flows across each.
     fn lot(&mut self, share: u64) {
-        let cell = self.cell;
-        let hops = cell.number("hops");
-        let [ours, tcp] = mix(cell.text("cross")).unwrap_or_default();
-        let (mut rate, delay) = (cell.number("rate"), cell.part(&format!("rtt/{}", 2 * hops)));
-        let ends = |hop: u64| (format!("N{hop}"), format!("N{}", hop + 1));
-        let queue = [self.key("queue")];
+        let (hops, mut rate) = (self.cell.number("hops"), self.cell.number("rate"));
+        let [ours, tcp] = mix(self.cell.text("cross")).unwrap_or_default();
         for hop in 0..hops {
-            let (from, to) = ends(hop);
-            self.marked(&format!("hop{hop}"), &from, &to, rate, &delay, &queue);
+            let (next, parts) = (hop + 1, 2 * hops);
+            self.line(&format!(
+                "marked hop{hop} N{hop} N{next} {rate} rtt/{parts}; queue"
+            ));
             rate = percent(rate, share);
         }
-        let last = format!("N{hops}");
-        self.flow("long", "N0", &last, "law", cell.number("long"), &[]);
+        self.line(&format!("flow long N0 N{hops} law long"));
         for hop in 0..hops {
-            let (from, to) = ends(hop);
-            self.flow(&format!("cross{hop}-"), &from, &to, "law", ours.into(), &[]);
-            self.flow(
-                &format!("{TCP}{hop}-"),
-                &from,
-                &to,
-                "cubic",
-                tcp.into(),
-                &[],
-            );
+            let next = hop + 1;
+            self.line(&format!("flow cross{hop}- N{hop} N{next} law {ours}"));
+            self.line(&format!("flow {TCP}{hop}- N{hop} N{next} cubic {tcp}"));
         }
     }
 

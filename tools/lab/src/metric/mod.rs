@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
-use pathmark_emulator::result::jain;
-use pathmark_emulator::result::{Controllers, FlowResult, LinkResult, RunResult, WindowResult};
+use pathmark_emulator::result::{
+    Controllers, FlowResult, LinkResult, RunResult, WindowResult, jain,
+};
 use pathmark_emulator::scenario::Metric;
 
-use crate::text::{dash, rate};
+use crate::compare::Tally;
+use crate::text::{capitalized, dash, rate};
 
 #[cfg(test)]
 mod tests;
@@ -42,19 +44,13 @@ impl Summary {
     pub fn new(result: &RunResult) -> Self {
         let mut times: Vec<f64> = result.flows.iter().filter_map(|f| f.completion_s).collect();
         times.sort_by(f64::total_cmp);
-        let busiest = result
-            .links
-            .iter()
-            .filter(|link| link.utilization.is_some())
-            .max_by(|a, b| {
-                f64::total_cmp(&a.utilization.unwrap_or(0.0), &b.utilization.unwrap_or(0.0))
-            });
+        let used = result.links.iter();
+        let used = used.filter_map(|link| Some((link, link.utilization?)));
+        let busiest = used.max_by(|a, b| a.1.total_cmp(&b.1));
         Self {
             flows: result.flows.len(),
             completed: times.len(),
-            finite: result
-                .flows
-                .iter()
+            finite: (result.flows.iter())
                 .filter(|flow| flow.bytes_requested.is_some())
                 .count(),
             completion_s: (!times.is_empty())
@@ -63,7 +59,7 @@ impl Summary {
             goodput_bps: result.together(counted(result)),
             jain: fairness(result),
             packets_lost: result.flows.iter().filter_map(|f| f.packets_lost).sum(),
-            link: busiest.cloned(),
+            link: busiest.map(|(link, _)| link.clone()),
         }
     }
 
@@ -75,7 +71,7 @@ impl Summary {
 }
 
 /// True for completion times, which only exist once all flows with an end have completed.
-const fn is_completion(metric: Metric) -> bool {
+pub(crate) const fn is_completion(metric: Metric) -> bool {
     matches!(
         metric,
         Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95
@@ -110,15 +106,6 @@ fn late_utilization(result: &RunResult, link: Option<&LinkResult>) -> Option<f64
     found?.utilization
 }
 
-fn first_start(result: &RunResult) -> f64 {
-    let first = result
-        .flows
-        .iter()
-        .map(|flow| flow.start_s)
-        .reduce(f64::min);
-    first.unwrap_or(0.0)
-}
-
 /// Returns the run as if it only had the flow with this name, or this name and a number.
 fn only(result: &RunResult, name: &str) -> RunResult {
     let numbered = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit());
@@ -141,7 +128,8 @@ fn only(result: &RunResult, name: &str) -> RunResult {
 /// scenario's `[[paper]]`.
 pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f64> {
     let own = flow.map(|name| only(result, name));
-    let summary = Summary::new(own.as_ref().unwrap_or(result));
+    let run = own.as_ref().unwrap_or(result);
+    let summary = Summary::new(run);
     let link = summary.link.as_ref();
     match metric {
         _ if is_completion(metric) && summary.completed < summary.finite => None,
@@ -149,10 +137,7 @@ pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f
         Metric::CompletionMedian => summary.percentile(50),
         Metric::CompletionP95 => summary.percentile(95),
         Metric::Goodput => Some(summary.goodput_bps),
-        Metric::LateGoodput => {
-            let run = own.as_ref().unwrap_or(result);
-            Some(within(run, run.windows.last()?))
-        }
+        Metric::LateGoodput => Some(within(run, run.windows.last()?)),
         // Without goodput there are no shares.
         Metric::Jain => (summary.goodput_bps > 0.0).then_some(summary.jain),
         Metric::Lost => Some(summary.packets_lost as f64),
@@ -166,27 +151,20 @@ pub fn value(result: &RunResult, metric: Metric, flow: Option<&str>) -> Option<f
         Metric::Utilization => link?.utilization,
         Metric::LateUtilization => late_utilization(result, link),
         // From the first flow's start.
-        Metric::TimeTo80 => link?.time_to_80_s.map(|at| at - first_start(result)),
+        Metric::TimeTo80 => {
+            let first = result.flows.iter().map(|flow| flow.start_s);
+            let first = first.reduce(f64::min).unwrap_or(0.0);
+            link?.time_to_80_s.map(|at| at - first)
+        }
         Metric::Queue => link.map(|l| l.queue_packets.mean),
         Metric::QueueNonempty => link.map(|l| l.queue_packets.mean_nonempty),
         Metric::QueueMax => link.map(|l| l.queue_packets.max),
         Metric::WindowMax => {
-            own.as_ref()
-                .unwrap_or(result)
-                .flows
-                .iter()
-                .fold(None, |most, flow| {
-                    let window = flow.cwnd_bytes.map(|window| window.max);
-                    most.into_iter().chain(window).reduce(f64::max)
-                })
+            let windows = run.flows.iter().filter_map(|flow| flow.cwnd_bytes);
+            windows.map(|window| window.max).reduce(f64::max)
         }
         _ => None,
     }
-}
-
-/// Returns a metric's mean over runs with different seeds, or `None` if a run has none.
-fn mean(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> Option<f64> {
-    spread(results, metric, flow).map(|(_, mean, _)| mean)
 }
 
 /// Returns a metric's least, mean and greatest value over runs with different seeds, or `None` if a
@@ -197,11 +175,8 @@ pub fn spread(
     flow: Option<&str>,
 ) -> Option<(f64, f64, f64)> {
     let values: Option<Vec<f64>> = results.iter().map(|r| value(r, metric, flow)).collect();
-    let values = values.filter(|values| !values.is_empty())?;
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Some((least, mean, most))
+    let tally = Tally::new(&values?)?;
+    Some((tally.min, tally.mean, tally.max))
 }
 
 /// Returns how many flows ended in all runs together, and how many have an end, with `flow` as in
@@ -218,8 +193,8 @@ pub fn ended(results: &[&RunResult], flow: Option<&str>) -> (usize, usize) {
 
 /// Returns the mean as text, or how many flows ended.
 pub fn here(results: &[&RunResult], metric: Metric, flow: Option<&str>) -> String {
-    match (mean(results, metric, flow), metric) {
-        (Some(value), _) => shown(value, metric),
+    match (spread(results, metric, flow), metric) {
+        (Some((_, mean, _)), _) => shown(mean, metric),
         (None, metric) if is_completion(metric) => {
             let (done, all) = ended(results, flow);
             format!("{done} of {all} ended")
@@ -291,24 +266,16 @@ pub const fn names(metric: Metric) -> (&'static str, &'static str) {
 }
 
 /// Returns the headline of a metric's picture.
-pub const fn title(metric: Metric) -> &'static str {
+pub fn title(metric: Metric) -> String {
     match metric {
-        Metric::Completion => "Mean completion",
-        Metric::CompletionMedian => "Median completion",
-        Metric::CompletionP95 => "95th percentile of completion",
-        Metric::Goodput => "Goodput",
-        Metric::LateGoodput => "Goodput in the last window",
-        Metric::Jain => "Fairness",
-        Metric::Lost => "Packets lost",
-        Metric::Drops => "Packets dropped",
-        Metric::OverTransmission => "Packets dropped per packet carried",
-        Metric::Utilization => "Utilization",
-        Metric::LateUtilization => "Utilization in the last window",
-        Metric::TimeTo80 => "Time to 80 % of the rate",
-        Metric::Queue => "Mean queue",
-        Metric::QueueNonempty => "Mean queue while it is not empty",
-        Metric::QueueMax => "Longest queue",
-        Metric::WindowMax => "Largest window",
-        _ => "",
+        Metric::LateGoodput => "Goodput in the last window".to_owned(),
+        Metric::Jain => "Fairness".to_owned(),
+        Metric::LateUtilization => "Utilization in the last window".to_owned(),
+        Metric::TimeTo80 => "Time to 80 % of the rate".to_owned(),
+        Metric::QueueNonempty => "Mean queue while it is not empty".to_owned(),
+        _ => {
+            let (_, axis) = names(metric);
+            capitalized(axis.split(" [").next().unwrap_or_default())
+        }
     }
 }

@@ -115,11 +115,8 @@ impl HeatMap {
         let (wide, high) = self.panel_size();
         let columns = int(self.columns());
         let lines = int(self.panels.len().div_ceil(self.columns()).max(1));
-        let text = self
-            .title
-            .chars()
-            .count()
-            .max(self.subtitle.chars().count());
+        let text = self.title.chars().count();
+        let text = text.max(self.subtitle.chars().count());
         let width = (self.names() + columns * wide + 2 * MARGIN)
             .max(int(text) * LETTER + 40)
             .max(self.legend_width() + MARGIN);

@@ -67,10 +67,8 @@ fn fitting(chapter: &Chapter) -> Vec<Plot> {
     if metrics.is_empty() {
         metrics.push(Metric::Goodput);
     }
-    metrics
-        .into_iter()
-        .map(|m| plot(Shown::Metric(m)))
-        .collect()
+    let plots = metrics.into_iter().map(|m| plot(Shown::Metric(m)));
+    plots.collect()
 }
 
 fn panels(chapter: &Chapter, plot: &Plot, first: bool) -> Vec<Panel> {
@@ -119,10 +117,8 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
         let Some(index) = names.iter().position(|name| name == at) else {
             continue;
         };
-        let x = numbers
-            .as_ref()
-            .and_then(|n| n.get(index).copied())
-            .unwrap_or(index as f64);
+        let x = numbers.as_ref().and_then(|n| n.get(index).copied());
+        let x = x.unwrap_or(index as f64);
         points += 1;
         let Some((least, y, most)) = metric::spread(&group.results(), metric, None) else {
             missing += 1;
@@ -163,7 +159,7 @@ fn over_sweep(chapter: &Chapter, plot: &Plot, metric: Metric, shown: &[&Group]) 
             Some(_) => Vec::new(),
             None => names.iter().map(|name| (*name).to_owned()).collect(),
         },
-        ..panel(plot, metric::title(metric), [&x_label, y_label], lines)
+        ..panel(plot, &metric::title(metric), [&x_label, y_label], lines)
     })
 }
 
@@ -198,9 +194,8 @@ fn over_time(
     let points = || curves().flat_map(|(_, points)| points);
     let highest = points().map(|p| p.1).fold(0.0, f64::max);
     let y_max = plot.y_max.or(Some(1.05 * highest));
-    let x_max = plot
-        .x_max
-        .or(Some(points().map(|p| p.0).fold(0.0, f64::max)));
+    let last = points().map(|p| p.0).fold(0.0, f64::max);
+    let x_max = plot.x_max.or(Some(last));
     let each = shown.iter().map(|group| {
         let lines = own(group, plot, what).map(|(name, points)| Line::named(name, points));
         let mut panel = panel(lines.collect());

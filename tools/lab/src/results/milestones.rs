@@ -26,11 +26,8 @@ pub(super) fn table(text: &mut String, chapter: &Chapter) {
         let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
         format!("lost, {from} to {to} s")
     }));
-    header.extend(
-        bytes
-            .iter()
-            .map(|bytes| format!("until {}", amount(*bytes))),
-    );
+    let until = bytes.iter().map(|bytes| amount(*bytes));
+    header.extend(until.map(|amount| format!("until {amount}")));
     let _ = write!(text, "\n| {} |\n", header.join(" | "));
     let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
     for group in &chapter.groups {
@@ -60,11 +57,11 @@ pub(super) fn panel(chapter: &Chapter, plot: &Plot, shown: &[&Group]) -> Option<
     let mut lines = Vec::new();
     for group in shown {
         let flows = group.results.first()?.flows.iter();
-        let named = |flow: &&FlowResult| plot.flow.as_ref().is_none_or(|name| *name == flow.name);
-        for flow in flows
-            .filter(|flow| !flow.milestones.is_empty())
-            .filter(named)
-        {
+        let named = |flow: &&FlowResult| {
+            let wanted = plot.flow.as_ref().is_none_or(|name| *name == flow.name);
+            wanted && !flow.milestones.is_empty()
+        };
+        for flow in flows.filter(named) {
             let point = |milestone: &Milestone| Some((milestone.bytes as f64, milestone.after_s?));
             let label = match (&plot.flow, label(chapter, group, plot, None)) {
                 (Some(_), label) if !label.is_empty() => label,

@@ -86,15 +86,10 @@ fn grouped(done: Vec<(Case, RunResult, Series)>) -> Vec<Group> {
 /// Returns the values that distinguish a line in its panel.
 fn label(chapter: &Chapter, group: &Group, plot: &Plot, axis: Option<&String>) -> String {
     let fixed = |key: &String| Some(key) == axis || plot.only.contains_key(key);
-    let set = group
-        .set
-        .iter()
-        .filter(|(key, _)| !fixed(key))
-        .map(|(_, value)| value.clone());
-    let several = chapter
-        .groups
-        .iter()
-        .any(|other| other.variant != group.variant);
+    let set = group.set.iter().filter(|(key, _)| !fixed(key));
+    let set = set.map(|(_, value)| value.clone());
+    let mut others = chapter.groups.iter();
+    let several = others.any(|other| other.variant != group.variant);
     let variant = group.variant.iter().filter(|_| several).cloned();
     variant.chain(set).collect::<Vec<_>>().join(", ")
 }

@@ -8,7 +8,7 @@ use pathmark_emulator::scenario::{Metric, Reference, Shown};
 
 use super::milestones;
 use super::{Chapter, Group};
-use crate::metric::{ended, here, names, ranged, ruled_by, spread};
+use crate::metric::{ended, here, is_completion, names, ranged, ruled_by, spread};
 use crate::text::{dash, wrapped};
 use crate::window::during;
 
@@ -38,40 +38,16 @@ const ON_REQUEST: [Metric; 4] = [
     Metric::CompletionP95,
 ];
 
-const ABOUT: &str = "\
-    The experiments of the [papers](../../papers.md), run by the code that runs in production: \
-    connections and router ports of this library under a virtual clock. Each scenario has a page. \
-    This command writes this page, the pages of the scenarios and their pictures:";
-
-const READING: [&str; 4] = [
-    "Figures are the same on every machine. `--paper-scale` takes more seeds, in some scenarios \
-     the number of the paper. The file of a scenario under `crates/emulator/scenarios` has its \
-     parameters, with reasons. A run called `defaults` is the law of the paper with this library's \
-     own options, `vcp+bise+wlte` or `xcp`. *plot only*: the text of the paper has no number.",
-    "Goodput is what all flows together delivered, from the first start to the last byte. Jain's \
-     index is the mean over windows of 20 round trips, of 1 s at least, over the flows that were \
-     active in all of the window. Where no window has two flows, it is over their lifetimes. \
-     Neither figure counts plain UDP. The mean completion is that of flows with an end.",
-    "Queues are in packets, of the most used link. `drops` are packets that its queue dropped. \
-     `lost` are packets that the senders of all flows took for lost, for any reason, on any link. \
-     `late` figures are of the last measuring window of the scenario. `ruled by` is the law that \
-     had the windows for the largest part of the time, with that part and, where its flows ask \
-     routers and these did not steer them, the [reason](../../path-report.md): `cubic 91 %: \
-     plain-hop`.",
-    "With several seeds, figures are means, with the least and the greatest in parentheses and as \
-     bars in pictures. Curves over time are those of seed 1. A `-` marks a figure that was not \
-     reached before the end, or not in every seed.",
-];
+/// The introduction of the list of pages, of which the first paragraph precedes the command.
+const INTRODUCTION: &str = include_str!("index.md");
 
 /// Returns the list of pages: a common introduction, and a row for each scenario.
 pub fn index(scenarios: &[Scenario], paper_scale: bool) -> String {
-    let mut text = format!(
-        "# Figures\n\n{}\n\n{}",
-        wrapped(ABOUT),
-        command(None, paper_scale)
-    );
-    for paragraph in READING {
-        let _ = write!(text, "{}\n\n", wrapped(paragraph));
+    let mut paragraphs = INTRODUCTION.split("\n\n").map(wrapped);
+    let about = paragraphs.next().unwrap_or_default();
+    let mut text = format!("# Figures\n\n{about}\n\n{}", command(None, paper_scale));
+    for paragraph in paragraphs {
+        let _ = write!(text, "{paragraph}\n\n");
     }
     text += "| page | scenario |\n|---|---|\n";
     for scenario in scenarios {
@@ -176,19 +152,17 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     let mut cells: Vec<(Option<&String>, Vec<Cell>)> = Vec::new();
     if let Some(metric) = says.metric {
         for group in about(chapter, says) {
-            let runs: Vec<RunResult> = group
-                .results
-                .iter()
+            let runs = group.results.iter();
+            let runs: Vec<RunResult> = runs
                 .filter_map(|run| as_the_paper_counts(run, says))
                 .collect();
             let results: Vec<&RunResult> = runs.iter().collect();
-            let shown = here(&results, metric, says.flow.as_deref());
-            let mean = spread(&results, metric, says.flow.as_deref()).map(|(_, mean, _)| mean);
-            let flows = mean.map_or_else(|| ended(&results, says.flow.as_deref()).0, |_| 0);
+            let flow = says.flow.as_deref();
+            let mean = spread(&results, metric, flow).map(|(_, mean, _)| mean);
             let cell = Cell {
                 value: mean.unwrap_or(f64::INFINITY),
-                ended: flows,
-                shown,
+                ended: mean.map_or_else(|| ended(&results, flow).0, |_| 0),
+                shown: here(&results, metric, flow),
             };
             match cells
                 .iter_mut()
@@ -215,22 +189,15 @@ fn summary_row(text: &mut String, chapter: &Chapter, says: &Reference) {
     } else {
         shown.join("<br>")
     };
-    let unit = match says.payload_share {
-        Some(_) => ", in IP bytes",
-        None => "",
-    };
-    let about = says
-        .variant
-        .as_ref()
-        .map_or_else(String::new, |name| format!(" ({name})"));
+    let unit = says.payload_share.map_or("", |_| ", in IP bytes");
+    let about = says.variant.iter().map(|name| format!(" ({name})"));
+    let about: String = about.collect();
     let _ = writeln!(text, "| {}{unit}{about} | {paper} | {shown} |", says.says);
 }
 
 fn table(text: &mut String, chapter: &Chapter) {
     let groups = &chapter.groups;
-    let keys: Vec<&String> = groups
-        .first()
-        .map_or_else(Vec::new, |g| g.set.keys().collect());
+    let keys: Vec<&String> = groups.iter().take(1).flat_map(|g| g.set.keys()).collect();
     let varied = groups.iter().any(|group| group.variant.is_some());
     let shown: Vec<Metric> = COLUMNS
         .into_iter()
@@ -245,10 +212,8 @@ fn table(text: &mut String, chapter: &Chapter) {
     let _ = writeln!(text, "|{}", "---|".repeat(header.len()));
     for group in groups {
         let mut row: Vec<String> = group.variant.iter().cloned().collect();
-        row.extend(
-            keys.iter()
-                .map(|key| group.set.get(*key).cloned().unwrap_or_default()),
-        );
+        let values = keys.iter().map(|key| group.set.get(*key).cloned());
+        row.extend(values.map(Option::unwrap_or_default));
         row.extend(shown.iter().map(|metric| ranged(&group.results(), *metric)));
         row.push(ruled_by(&group.results()));
         let _ = writeln!(text, "| {} |", row.join(" | "));
@@ -271,10 +236,10 @@ fn says_something(group: &Group, metric: Metric) -> bool {
         return false;
     };
     match metric {
-        Metric::Completion | Metric::CompletionMedian | Metric::CompletionP95 => result
-            .flows
-            .iter()
-            .any(|flow| flow.bytes_requested.is_some()),
+        metric if is_completion(metric) => {
+            let mut flows = result.flows.iter();
+            flows.any(|flow| flow.bytes_requested.is_some())
+        }
         Metric::Jain => result.flows.len() > 1,
         _ => here(&group.results(), metric, None) != dash(),
     }
