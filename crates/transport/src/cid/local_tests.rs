@@ -7,7 +7,7 @@ const KEY: NullEndpointKey = NullEndpointKey::new(3);
 
 fn ids() -> (LocalIds, Random) {
     let mut random = Random::from_u64(1);
-    (LocalIds::new(local::fresh_id(&mut random)), random)
+    (LocalIds::new(fresh_id(&mut random)), random)
 }
 
 fn issue_all(ids: &mut LocalIds, random: &mut Random) -> Vec<Issued> {
@@ -128,7 +128,7 @@ fn empty_id_stays_alone() {
     let mut ids = LocalIds::new(ConnectionId::EMPTY);
     ids.on_peer_limit(8);
     assert_eq!(ids.issue(&mut Random::from_u64(1), 0), None);
-    let other = local::fresh_id(&mut Random::from_u64(1));
+    let other = fresh_id(&mut Random::from_u64(1));
     for dcid in [ConnectionId::EMPTY, other] {
         assert!(ids.on_retire(0, &dcid).is_err());
     }

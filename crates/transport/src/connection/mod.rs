@@ -20,7 +20,6 @@ mod datagrams;
 mod frames;
 mod handshake;
 mod keys;
-mod levels;
 mod lifecycle;
 mod outbox;
 mod packet;

@@ -211,13 +211,12 @@ const MOST: usize = 4096;
 /// Number of connections for whose ids capacity is always kept.
 const KEPT_DRAINED: usize = 64;
 
-/// The ids of connections that were closed by their peers.
+/// The ids of connections that their peers have closed (RFC 9000 §10.2.2).
 ///
-/// Connections that their peers have closed (RFC 9000 §10.2.2). Since nothing is sent for them
-/// anymore, they are dropped immediately, which frees nearly all of their memory. Only their
-/// ids are kept, for three probe timeouts, to recognize and drop late packets.
-/// Otherwise, these would cause stateless resets, and a duplicate of a client's first packet
-/// would begin a new connection.
+/// Since nothing is sent for such a connection anymore, it is dropped immediately, which frees
+/// nearly all of its memory. Only its ids are kept, for three probe timeouts, to recognize and drop
+/// late packets. Otherwise, these would cause stateless resets, and a duplicate of a client's first
+/// packet would begin a new connection.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
     /// Expiry times and ids, in the order in which the connections were closed.

@@ -298,9 +298,7 @@ impl Returned {
     }
 }
 
-/// Counts the packets sent without the signal.
-///
-/// How often packets carry the signal.
+/// How often packets carry the signal: counts those sent without it.
 ///
 /// A shim takes bytes from every packet that carries it. If the controller needs fewer shims,
 /// because no router answers or one answer per round trip is enough, most packets are sent without

@@ -226,9 +226,8 @@ impl ProbeTimeout {
     }
 }
 
-/// The estimate from before the first of several consecutive probe timeouts.
-///
-/// Discards round-trip times that were measured across an outage.
+/// The estimate from before the first of several consecutive probe timeouts, to which
+/// [`RttEstimator`] goes back if it was measured across an outage since.
 ///
 /// Packets and probes that a queue holds during an outage yield samples that reflect the length
 /// of the outage instead of the path's RTT. A few such samples make the probe timeout as long as

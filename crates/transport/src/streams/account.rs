@@ -27,7 +27,10 @@ pub(super) const fn mostly_gone(entries: usize, live: usize) -> bool {
     entries > FEW_ENTRIES && entries / 2 > live
 }
 
-/// See the module documentation.
+/// The room that all streams share for data that isn't acknowledged yet.
+///
+/// A write takes room, and an acknowledgement or a reset gives it back. A writer that finds none
+/// waits in a queue, from which it is woken once there is room again.
 #[derive(Debug)]
 pub(crate) struct SendAccount {
     /// Bytes written but not acknowledged.

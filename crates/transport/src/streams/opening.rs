@@ -34,7 +34,11 @@ impl Kind {
     }
 }
 
-/// See the module documentation.
+/// Which streams are open, of both sides and directions.
+///
+/// A local stream opens within the limit of the peer, or of an earlier connection; if this one then
+/// turns out to allow fewer, the rest is held until MAX_STREAMS allows it. A remote stream opens
+/// when its first frame arrives, and with it all lower ones. Each that ends makes room for another.
 #[derive(Debug)]
 pub(crate) struct Opening {
     side: Side,

@@ -48,7 +48,10 @@ struct Block {
     pieces: Pieces,
 }
 
-/// See the module documentation.
+/// The received bytes of a stream from `base`, up to which the application has read.
+///
+/// [`insert`](Self::insert) moves the frontier to the end of what arrived without a gap, and
+/// [`read`](Self::read) and [`skip`](Self::skip) move `base` toward it.
 #[derive(Debug, Default)]
 pub struct Reassembly {
     /// Blocks, from the one that contains `base`.

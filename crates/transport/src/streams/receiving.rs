@@ -26,7 +26,10 @@ const STRETCHED: u64 = 64 * 1024;
 /// leaves some credit for others.
 const OF_A_STREAM: u64 = 7;
 
-/// See the module documentation.
+/// What the peer may send on all streams together.
+///
+/// Arrived data uses the window up. The application gives it back by reading, and so does a reset,
+/// or a stream that it no longer reads. Its growth is limited by the endpoint's memory.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     /// The peer's credit for all streams together.

@@ -47,7 +47,12 @@ enum Reader {
     KnowsReset,
 }
 
-/// See the module documentation.
+/// The receiving part, in one of the states of [`RecvState`].
+///
+/// [`on_data`](Self::on_data) moves it from Recv over SizeKnown to DataRecvd, and
+/// [`on_reset`](Self::on_reset) to ResetRecvd. Reading to the end moves it to DataRead, and a read
+/// that fails because of the reset, or [`received_reset`](Self::received_reset), to ResetRead.
+/// After [`stop`](Self::stop), it is done as soon as its size is known or the peer has reset it.
 #[derive(Debug)]
 pub struct RecvPart {
     pub(super) buffer: Reassembly,

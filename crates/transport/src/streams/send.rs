@@ -47,7 +47,13 @@ pub struct Piece {
     pub fresh: u64,
 }
 
-/// See the module documentation.
+/// The sending part, in one of the states of [`SendState`].
+///
+/// The first [`take`](Self::take) moves it from Ready to Send, and the one that contains the end
+/// ([`finish`](Self::finish)) to DataSent. [`on_acked`](Self::on_acked) moves it to DataRecvd once
+/// all is acknowledged. The application ([`reset`](Self::reset)) or the peer
+/// ([`on_stop_sending`](Self::on_stop_sending)) moves it to ResetSent, and
+/// [`on_reset_acked`](Self::on_reset_acked) to ResetRecvd.
 #[derive(Debug)]
 pub struct SendPart {
     buffer: SendBuffer,

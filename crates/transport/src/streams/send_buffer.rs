@@ -39,7 +39,10 @@ struct Chunk {
     data: Bytes,
 }
 
-/// See the module documentation.
+/// The bytes of a stream from `base`, below which all are acknowledged.
+///
+/// A byte is unsent until it is taken, and then in flight. If it is declared lost, it is taken
+/// again; once it is acknowledged, it is gone.
 #[derive(Debug, Default)]
 pub struct SendBuffer {
     /// Contiguous from at most `base` to the start of `tail`.
@@ -343,9 +346,8 @@ fn index(offset: u64) -> usize {
 /// Data is sent twice only up to this fraction of the bytes that a stream has sent.
 const SHARE: u64 = 8;
 
-/// Data of a stream that is sent in two packets. All sets contain only unacknowledged bytes.
-///
-/// Sends data in two packets once it was lost in a retransmission.
+/// Data of a stream that is sent in two packets, because it was lost in a retransmission. All sets
+/// contain only unacknowledged bytes.
 ///
 /// If a share p of the packets is lost at random, the last of n packets arrives after log n /
 /// log (1/p) round trips: after nine for 80,000 packets at 30 % loss. Until then, the receiver

@@ -17,7 +17,11 @@ use crate::wire::{
 /// application waits.
 const LITTLE: u64 = 32 * 1024;
 
-/// See the module documentation.
+/// Which streams have data to send, and what they wait for.
+///
+/// [`settle`](Self::settle) puts each stream into the schedule if its own credit allows it to send,
+/// or counts it as stalled until MAX_STREAM_DATA arrives. If the connection's credit is used up, a
+/// stream whose turn it is leaves the schedule and is parked until MAX_DATA arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// The peer's credit for all streams together.

@@ -24,7 +24,6 @@ mod frames;
 mod migrate;
 mod path;
 mod route;
-mod shims;
 
 #[cfg(test)]
 mod testing;
@@ -34,9 +33,9 @@ mod tests;
 pub(super) use fates::{AckReport, Measured};
 pub(super) use feedback::{Feedback, ShimPrefix, ShimUse, strip};
 pub(super) use frames::{OffPathFrame, least_challenge};
+pub use path::ShownPath;
 pub(super) use path::{Departure, Path};
 pub(super) use route::{Admission, Fault};
-pub use shims::ShownPath;
 
 use crate::cid::{RemoteId, RemoteIds};
 use crate::config::{ControllerFactory, TransportConfig};

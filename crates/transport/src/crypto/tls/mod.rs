@@ -14,7 +14,6 @@ use rustls::{AlertDescription, CertificateError, HandshakeKind, HandshakeType, P
 
 mod client;
 mod server;
-mod sessions;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -32,7 +31,7 @@ use super::{
     SAMPLE_LEN, SealError, Session, Side,
 };
 use client::PinMismatch;
-use sessions::ForConnection;
+use server::ForConnection;
 
 /// Initial keys and Retry tags, used by both configurations.
 struct Initial {

@@ -1,19 +1,22 @@
-//! A server's TLS configuration.
+//! A server's TLS configuration, and its store of sessions, from which each is resumed at most
+//! once.
 
 use core::fmt;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 use rustls::{KeyLogFile, quic};
 
 use super::client::any_client;
-use super::sessions::{ForConnection, Sessions};
 use super::{Initial, Pin, TlsConfigError, TlsSession};
 use crate::crypto::{
     InitialCrypto, Keys, RETRY_TAG_LEN, ServerCrypto, Session, Side, StartError, provider,
 };
+use crate::wire::TransportParameters;
+use crate::wire::transport_parameters::PeerLimits;
 
 const V1: quic::Version = quic::Version::V1;
 
@@ -257,3 +260,197 @@ impl ServerCrypto for TlsServerConfig {
         Ok(Box::new(TlsSession::with_early_data(connection, sessions)))
     }
 }
+
+/// Maximum size of a stored session, bytes. Only clients with long certificate chains exceed
+/// it.
+const LONGEST: usize = 4096;
+
+/// Lifetime of a session in seconds, the same as rustls announces to clients for stored
+/// sessions.
+const LIFETIME: u64 = 24 * 3600;
+
+#[derive(Debug)]
+struct StoredSession {
+    /// Its position in the order of arrival.
+    serial: u64,
+    /// When it was stored, in seconds since 1970.
+    since: u64,
+    /// The server's transport parameters that its client remembers.
+    limits: PeerLimits,
+    /// The data that rustls stores.
+    secrets: Vec<u8>,
+}
+
+/// The most recent sessions of a server, of which each is resumed at most once. This protects early
+/// data against replay (RFC 8446 §8.1).
+///
+/// rustls takes a session from the store before it verifies the binder (RFC 8446 §4.2.11.2),
+/// which proves that the client has the session's secret. Since tickets are sent in the clear,
+/// any observer could otherwise invalidate them. Therefore, a session that was taken but not
+/// resumed is put back.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    by_id: BTreeMap<Vec<u8>, StoredSession>,
+    /// Ids by serial number, oldest first.
+    order: BTreeMap<u64, Vec<u8>>,
+    next: u64,
+}
+
+impl State {
+    fn insert(&mut self, id: Vec<u8>, session: StoredSession) {
+        self.order.insert(session.serial, id.clone());
+        self.by_id.insert(id, session);
+    }
+
+    fn remove(&mut self, id: &[u8]) -> Option<StoredSession> {
+        let session = self.by_id.remove(id)?;
+        self.order.remove(&session.serial);
+        Some(session)
+    }
+
+    /// Removes expired sessions, and the oldest sessions beyond `most`.
+    fn trim(&mut self, now: u64, most: usize) {
+        while let Some((_, id)) = self.order.first_key_value() {
+            let session = self.by_id.get(id);
+            let is_old = session.is_none_or(|session| now.saturating_sub(session.since) > LIFETIME);
+            if !is_old && self.by_id.len() <= most {
+                return;
+            }
+            if let Some((_, id)) = self.order.pop_first() {
+                self.by_id.remove(&id);
+            }
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere doesn't invalidate the sessions.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores a session. Returns false if it is too long.
+    fn put(&self, now: u64, id: Vec<u8>, limits: PeerLimits, secrets: Vec<u8>) -> bool {
+        if self.most == 0 || id.len() + secrets.len() > LONGEST {
+            return false;
+        }
+        let mut state = self.lock();
+        state.remove(&id);
+        let serial = state.next;
+        state.next += 1;
+        let session = StoredSession {
+            serial,
+            since: now,
+            limits,
+            secrets,
+        };
+        state.insert(id, session);
+        state.trim(now, self.most);
+        true
+    }
+
+    /// Removes and returns a session, if it exists, hasn't expired, and `limits` aren't lower
+    /// than those that its client remembers.
+    fn take(&self, now: u64, id: &[u8], limits: &PeerLimits) -> Option<StoredSession> {
+        // [9001 9.2 replay]
+        let session = self.lock().remove(id)?;
+        let is_old = now.saturating_sub(session.since) > LIFETIME;
+        // [9000 7.4.1 not-lowered] [9000 7.4.1 reject]
+        (!is_old && limits.include(&session.limits)).then_some(session)
+    }
+
+    /// Puts a session back in its position, if there is still room for one of its age.
+    fn restore(&self, now: u64, id: Vec<u8>, session: StoredSession) {
+        let mut state = self.lock();
+        state.insert(id, session);
+        state.trim(now, self.most);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        let state = self.lock();
+        assert_eq!(state.order.len(), state.by_id.len());
+        state.order.len()
+    }
+}
+
+/// The view of one connection on the sessions.
+#[derive(Debug)]
+pub(super) struct ForConnection {
+    sessions: Arc<Sessions>,
+    /// From this connection's transport parameters.
+    limits: Option<PeerLimits>,
+    /// When the connection began, in seconds since 1970.
+    now: u64,
+    /// The sessions taken since [`settle`](Self::settle), with their ids, in this order.
+    taken: Mutex<Vec<(Vec<u8>, StoredSession)>>,
+}
+
+impl ForConnection {
+    /// Creates the view. `parameters` are the server's transport parameters on this connection.
+    pub(super) fn new(sessions: Arc<Sessions>, parameters: &[u8], now: u64) -> Self {
+        let parameters = TransportParameters::decode(parameters, Side::Server);
+        Self {
+            sessions,
+            limits: parameters.ok().as_ref().map(PeerLimits::from),
+            now,
+            taken: Mutex::default(),
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Vec<(Vec<u8>, StoredSession)>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called after the client's messages were processed. If `resumed`, the session taken last
+    /// is resumed and therefore removed permanently. All others are put back.
+    pub(super) fn settle(&self, resumed: bool) {
+        let mut taken = core::mem::take(&mut *self.taken());
+        if resumed {
+            taken.pop();
+        }
+        for (id, session) in taken {
+            self.sessions.restore(self.now, id, session);
+        }
+    }
+}
+
+impl StoresServerSessions for ForConnection {
+    fn put(&self, id: Vec<u8>, secrets: Vec<u8>) -> bool {
+        self.limits
+            .is_some_and(|limits| self.sessions.put(self.now, id, limits, secrets))
+    }
+
+    /// Sessions can't be read without removing them.
+    fn get(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
+        let session = self.sessions.take(self.now, id, self.limits.as_ref()?)?;
+        let secrets = session.secrets.clone();
+        self.taken().push((id.to_vec(), session));
+        Some(secrets)
+    }
+
+    fn can_cache(&self) -> bool {
+        self.limits.is_some()
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

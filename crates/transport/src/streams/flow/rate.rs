@@ -137,9 +137,7 @@ fn nanos(duration: Duration) -> u64 {
 /// Minimum period. A value is kept for one to two periods.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The largest values of the current and the previous period.
-///
-/// The largest earned value of the recent past.
+/// The largest earned value of the recent past: of the current and the previous period.
 ///
 /// Over a short path, the last round trips aren't representative: an application reads in
 /// bursts when it is scheduled, and nothing arrives while a sender waits for a probe timeout.

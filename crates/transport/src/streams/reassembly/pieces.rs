@@ -21,7 +21,7 @@ impl Place {
     }
 }
 
-/// See the module documentation. Offsets are relative to a block and below 2^15.
+/// Data beyond the frontier. Offsets are relative to a block and below 2^15.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     /// Sorted and without overlaps.

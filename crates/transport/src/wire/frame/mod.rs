@@ -5,8 +5,7 @@
 use core::time::Duration;
 
 pub mod ack;
-mod decode;
-mod encode;
+mod codec;
 pub mod feedback;
 mod stream;
 pub mod types;
@@ -15,13 +14,12 @@ pub mod types;
 mod tests;
 
 pub use ack::{Ack, AckRanges, EcnCounts};
-pub use decode::{FrameError, Frames};
-pub use encode::datagram_len;
+pub use codec::{Frames, datagram_len};
 pub use feedback::Feedback;
 pub use stream::{Crypto, Fit, Stream, StreamHeader};
 pub use types::FrameType;
 
-use super::{ConnectionId, Dir, PacketType, Side, StreamId, TransportErrorCode};
+use super::{ConnectionId, Dir, PacketType, Side, StreamId, TransportError, TransportErrorCode};
 
 /// A stateless reset token (RFC 9000 §10.3).
 pub type ResetToken = [u8; 16];
@@ -281,5 +279,23 @@ impl Frame<'_> {
             Self::NewToken(_) | Self::HandshakeDone => sender.is_server(),
             _ => true,
         }
+    }
+}
+
+/// A malformed frame, because of which the connection must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code} in frame {frame_type:#x}: {reason}")]
+pub struct FrameError {
+    /// The code to close with.
+    pub code: TransportErrorCode,
+    /// The frame's type; 0 if the payload ends inside it.
+    pub frame_type: FrameType,
+    /// Human-readable reason.
+    pub reason: &'static str,
+}
+
+impl From<FrameError> for TransportError {
+    fn from(error: FrameError) -> Self {
+        Self::new(error.code, error.reason).in_frame(error.frame_type)
     }
 }
