@@ -237,9 +237,10 @@ impl<P> Port<P> {
         let overhead = self.overhead.saturating_mul(packets);
         let waited = now.as_nanos().saturating_sub(since.as_nanos());
         let [plain, feedback] = &mut self.stats.delays;
-        match arrival.carried == pathmark_cc::Carried::Foreign {
-            true => plain.count(waited, packets),
-            false => feedback.count(waited, packets),
+        if arrival.carried == pathmark_cc::Carried::Foreign {
+            plain.count(waited, packets);
+        } else {
+            feedback.count(waited, packets);
         }
         self.stats.sent_packets += u64::from(packets);
         self.stats.sent_bytes += u64::from(frame.saturating_sub(overhead));

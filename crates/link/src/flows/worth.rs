@@ -120,9 +120,10 @@ impl Flows {
         let (lossy, _) = losses_of(heard);
         let all = mean.max(sums.bytes).max(1);
         let part = |of: u64| u64::try_from((u128::from(of) << 16) / u128::from(all)).unwrap_or(0);
-        let counts_q8 = match heard {
-            true => sums.blame_q8(epoch, self.watch.round_trip_nanos()),
-            false => ONE_FLOW_Q8,
+        let counts_q8 = if heard {
+            sums.blame_q8(epoch, self.watch.round_trip_nanos())
+        } else {
+            ONE_FLOW_Q8
         };
         let flows_q8 = if part(mean_dropped) > lossy && counts_q8 > 0 {
             let share = fair_share(all.saturating_sub(mean_dropped), || {

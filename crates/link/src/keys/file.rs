@@ -187,9 +187,10 @@ pub fn read_regular(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let file = open_regular(path)?;
     file.take(LONGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LONGEST {
-        true => Err(io::Error::other("it is longer than 256 MiB")),
-        false => Ok(text),
+    if text.len() as u64 > LONGEST {
+        Err(io::Error::other("it is longer than 256 MiB"))
+    } else {
+        Ok(text)
     }
 }
 

@@ -382,11 +382,12 @@ fn trains<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateValue
             )));
         }
     };
-    match rate.bytes() >= LEAST_TRAINS {
-        true => Ok(Some(rate)),
-        false => Err(de::Error::custom(
+    if rate.bytes() >= LEAST_TRAINS {
+        Ok(Some(rate))
+    } else {
+        Err(de::Error::custom(
             "no train has enough packets at such a rate: `trains` is at least \"4800bit\"",
-        )),
+        ))
     }
 }
 

@@ -90,9 +90,10 @@ pub fn without_interfaces(config: &Config, now: Instant) -> Result<Router, Assem
 /// Applies the settings that do not belong to a port. A running router keeps its hash seed, so
 /// that its ports still recognize their flows.
 fn configure(router: &mut Router, starts: bool, new: &Config, seeds: &clouds::Seeds) {
-    let seed = match starts {
-        true => seeds.hashes,
-        false => router.hash_seed(),
+    let seed = if starts {
+        seeds.hashes
+    } else {
+        router.hash_seed()
     };
     router.configure(
         new.identity(),

@@ -75,9 +75,10 @@ impl Exchange {
     pub fn receive(&mut self, bytes: &[u8]) -> Step {
         if self.answered {
             self.trailing = self.trailing.saturating_add(bytes.len());
-            return match bytes.is_empty() || self.trailing > TRAILING {
-                true => Step::Close,
-                false => Step::More,
+            return if bytes.is_empty() || self.trailing > TRAILING {
+                Step::Close
+            } else {
+                Step::More
             };
         }
         self.input.extend_from_slice(bytes);

@@ -77,9 +77,12 @@ pub fn request(bytes: &[u8]) -> Result<Option<Request<'_>>, Status> {
         .position(|byte| !matches!(byte, b'\r' | b'\n'))
         .unwrap_or(bytes.len());
     let mut rest = bytes.get(start..).unwrap_or_default();
-    let too_long = || match bytes.len() >= LONGEST_HEAD {
-        true => Err(Status::HeadTooLarge),
-        false => Ok(None),
+    let too_long = || {
+        if bytes.len() >= LONGEST_HEAD {
+            Err(Status::HeadTooLarge)
+        } else {
+            Ok(None)
+        }
     };
     if !rest.first().is_none_or(|byte| is_token(*byte)) {
         return Err(Status::BadRequest);

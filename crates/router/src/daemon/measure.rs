@@ -5,8 +5,7 @@
 //! Because packets of this machine bypass the router, their round trips show the queue behind a
 //! port.
 
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 

@@ -18,8 +18,7 @@ mod snapshot;
 mod socket;
 mod steering;
 
-use std::io;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 

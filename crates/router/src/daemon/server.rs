@@ -5,8 +5,7 @@
 //! its answer. If there are more than 512 clients, or no descriptor is left, the oldest client
 //! is closed.
 
-use std::io;
-use std::io::{IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};

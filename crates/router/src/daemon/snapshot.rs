@@ -264,9 +264,10 @@ impl Snapshot {
                     ..RateView::take(port.link.port().rate(), report, now)
                 },
                 interface: device.map_or_else(String::new, |device| device.name().to_owned()),
-                interface_state: match device.is_some_and(Device::is_lost) {
-                    true => "gone",
-                    false => "unknown",
+                interface_state: if device.is_some_and(Device::is_lost) {
+                    "gone"
+                } else {
+                    "unknown"
                 },
                 watch: device.and_then(Device::watched),
                 memory_bytes: router.held(port),

@@ -70,9 +70,10 @@ pub(super) fn vacant(path: &Path) -> Result<bool, ControlError> {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            return match directory.is_dir() {
-                true => Ok(false),
-                false => Err(ControlError::NoDirectory(directory.to_owned())),
+            return if directory.is_dir() {
+                Ok(false)
+            } else {
+                Err(ControlError::NoDirectory(directory.to_owned()))
             };
         }
         Err(error) => return Err(failed(error)),
@@ -120,9 +121,10 @@ fn hold(path: &Path) -> io::Result<File> {
     let place = sys::place(path)?;
     let found = place.metadata()?;
     let own = found.uid() == sys::effective_user() && found.nlink() == 1;
-    match found.file_type().is_socket() && own {
-        true => Ok(place),
-        false => Err(io::Error::other("something else was put in its place")),
+    if found.file_type().is_socket() && own {
+        Ok(place)
+    } else {
+        Err(io::Error::other("something else was put in its place"))
     }
 }
 

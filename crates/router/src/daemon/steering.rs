@@ -11,15 +11,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use libc::{RTM_DELROUTE, RTM_NEWROUTE};
 use serde::Serialize;
 
 use super::wake;
@@ -38,9 +38,6 @@ const RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// The file that triggers `vcp-router setup`.
 const REQUEST: &str = "setup-wanted";
-
-const RTM_NEWROUTE: u16 = 24;
-const RTM_DELROUTE: u16 = 25;
 
 /// Whether packets are steered into a port as configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

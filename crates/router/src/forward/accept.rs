@@ -131,9 +131,10 @@ fn accept_one(
     if let Some(removed) = removed {
         len = removed.len;
         if let (Some(port), Some(merged)) = (router.ports.get_mut(from), removed.merged) {
-            match merged {
-                true => port.tunnel.merged += 1,
-                false => port.tunnel.refused += 1,
+            if merged {
+                port.tunnel.merged += 1;
+            } else {
+                port.tunnel.refused += 1;
             }
         }
     }
@@ -154,9 +155,10 @@ fn dispatch_tunnelled(
         return dispatch_one(router, now, from, tunnel, (buffer, offload), route);
     };
     let bytes = buffer.get(..route.layout.len()).unwrap_or(&[]);
-    let piece = match tunnel.comes_outside(bytes, &route.layout) {
-        true => router.store.pool.take(LARGE),
-        false => None,
+    let piece = if tunnel.comes_outside(bytes, &route.layout) {
+        router.store.pool.take(LARGE)
+    } else {
+        None
     };
     let Some(mut piece) = piece else {
         return router.dispatch(now, from, buffer, offload, route);

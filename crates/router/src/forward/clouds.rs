@@ -107,9 +107,10 @@ impl Router {
         };
         if meter.next <= now {
             let measures = self.ports.iter().any(|port| port.settings.measures);
-            meter.next = match measures {
-                true => now + EVERY,
-                false => Instant::FAR_FUTURE,
+            meter.next = if measures {
+                now + EVERY
+            } else {
+                Instant::FAR_FUTURE
             };
             self.tell_ports(now, &mut meter);
         }

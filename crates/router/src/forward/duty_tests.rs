@@ -23,11 +23,12 @@ fn echo(source: &str, destination: &str, len: usize) -> Vec<u8> {
         renew(&mut packet);
     }
     let upper = packet.len() - at;
-    let start = match sixth {
-        true => Layout::walk(&packet)
+    let start = if sixth {
+        Layout::walk(&packet)
             .unwrap()
-            .pseudo_header(&packet, upper as u32),
-        false => Sum::new(),
+            .pseudo_header(&packet, upper as u32)
+    } else {
+        Sum::new()
     };
     let sum = start.bytes(&packet[at..]).finish();
     packet[at + 2..at + 4].copy_from_slice(&sum.to_be_bytes());

@@ -119,9 +119,10 @@ proptest! {
                 1 => pool.set_reserve(accounts[who], size),
                 _ => {
                     let mut frame = frame(&mut pool, size);
-                    match pool.charge(&mut frame, accounts[who]) {
-                        true => frames[who].push(frame),
-                        false => pool.give(frame),
+                    if pool.charge(&mut frame, accounts[who]) {
+                        frames[who].push(frame);
+                    } else {
+                        pool.give(frame);
                     }
                 }
             }

@@ -138,9 +138,10 @@ impl Router {
                 let Some(len) = echo_reply(bytes, &layout, &mut self.scratch) else {
                     return;
                 };
-                match offload.checksum.is_none() && self.icmp.take(now) {
-                    true => self.originate(now, from, len),
-                    false => self.counters.icmp_suppressed += 1,
+                if offload.checksum.is_none() && self.icmp.take(now) {
+                    self.originate(now, from, len);
+                } else {
+                    self.counters.icmp_suppressed += 1;
                 }
             }
             // The router handles no other protocols.

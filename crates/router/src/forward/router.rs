@@ -252,9 +252,10 @@ impl Router {
     #[inline]
     pub fn wrote(&mut self, port: usize, packets: u64, taken: bool) {
         if let Some(port) = self.ports.get_mut(port) {
-            match taken {
-                true => port.tally.written += packets,
-                false => port.tally.write_errors += packets,
+            if taken {
+                port.tally.written += packets;
+            } else {
+                port.tally.write_errors += packets;
             }
         }
     }
@@ -283,18 +284,18 @@ impl Router {
                 .is_some_and(|source| shims.covers(from, source)),
         };
         let unread = port.settings.shims == Trust::All && !port.link.port().reads_packets();
-        let known = match unread {
-            true => Classifier::unread(&route.layout),
-            false => {
-                let before = route.kernel.before;
-                self.classifier
-                    .classify_first(bytes, &route.layout, packet, before)
-            }
+        let known = if unread {
+            Classifier::unread(&route.layout)
+        } else {
+            let before = route.kernel.before;
+            self.classifier
+                .classify_first(bytes, &route.layout, packet, before)
         };
         let shim = !believed && known.1.is_shim();
-        let (arrival, carrier) = match shim {
-            false => known,
-            true => Classifier::plain(known.0),
+        let (arrival, carrier) = if shim {
+            Classifier::plain(known.0)
+        } else {
+            known
         };
         let Some(whole) = &route.whole else {
             if route.fits {
@@ -322,9 +323,10 @@ impl Router {
             // passes directly should not cost a copy.
             let waits = port.link.port().depth().packets > 0;
             port.not_believed += if shim { u64::from(packets) } else { 0 };
-            let mut frame = match waits {
-                true => self.store.pool.keep(buffer, len, offload),
-                false => self.store.pool.swap(buffer, len, offload),
+            let mut frame = if waits {
+                self.store.pool.keep(buffer, len, offload)
+            } else {
+                self.store.pool.swap(buffer, len, offload)
             };
             route.kernel.note(&mut frame);
             self.enqueue(now, route.port, frame, arrival, carrier, packets);

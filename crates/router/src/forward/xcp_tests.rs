@@ -187,9 +187,10 @@ fn a_super_packet_passes_whole_only_if_its_packets_ask_the_same() {
                 continue;
             }
             let before = Packet::parse(front).unwrap().repr();
-            let bytes = match whole {
-                true => &out[0].0[28 + 600 * index..],
-                false => &out[index].0[28..],
+            let bytes = if whole {
+                &out[0].0[28 + 600 * index..]
+            } else {
+                &out[index].0[28..]
             };
             let now = Packet::parse(bytes).unwrap().repr();
             assert_eq!((now.stamped, now.xcp_ttl), (true, 63));

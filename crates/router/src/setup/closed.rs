@@ -118,16 +118,15 @@ fn sources<'a>(
         return vec![<_>::default()];
     };
     let mut sources = Vec::new();
-    match from.contains('*') {
+    if from.contains('*') {
         // The router's own interfaces never count as cards, whatever their names.
-        true => {
-            let own = config.ports.iter().filter_map(PortSpec::tun).chain(["lo"]);
-            let own: Vec<_> = own.map(|name| format!("\"{name}\"")).collect();
-            let own = own.join(", ");
-            let matches = format!("iifname \"{from}\" iifname != {{ {own} }} ");
-            sources.push((matches, String::new()));
-        }
-        false => sources.push((format!("iifname \"{from}\" "), String::new())),
+        let own = config.ports.iter().filter_map(PortSpec::tun).chain(["lo"]);
+        let own: Vec<_> = own.map(|name| format!("\"{name}\"")).collect();
+        let own = own.join(", ");
+        let matches = format!("iifname \"{from}\" iifname != {{ {own} }} ");
+        sources.push((matches, String::new()));
+    } else {
+        sources.push((format!("iifname \"{from}\" "), String::new()));
     }
     let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
     let cards = config.cards(from, &names);

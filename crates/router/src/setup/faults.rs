@@ -92,9 +92,10 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
         {
             continue;
         }
-        let what = match from.contains('*') {
-            true => format!("no interface matches `from = \"{from}\"`"),
-            false => format!("there is no interface {from}"),
+        let what = if from.contains('*') {
+            format!("no interface matches `from = \"{from}\"`")
+        } else {
+            format!("there is no interface {from}")
         };
         let meant = nearest(from, names.iter().copied());
         let hint = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
@@ -134,9 +135,10 @@ pub(super) fn faults(config: &Config, sight: &Sight) -> Vec<Fault> {
         }
         let before = sight.rules.iter().filter(|found| found.precedes(rule));
         for found in before {
-            let (kind, whose) = match found.covers(rule) {
-                true => (FaultKind::Shadow, "packets"),
-                false => (FaultKind::Exception, "some packets"),
+            let (kind, whose) = if found.covers(rule) {
+                (FaultKind::Shadow, "packets")
+            } else {
+                (FaultKind::Exception, "some packets")
             };
             let text = format!(
                 "rule {} ({}) takes {whose} before rule {} (ip {} rule add {rule}): give it a \

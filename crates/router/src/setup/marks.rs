@@ -83,10 +83,13 @@ pub(super) fn former(state: &State, table: u32, named: &BTreeSet<&str>) -> BTree
     let (mut before, mut others) = (BTreeSet::new(), BTreeSet::new());
     for link in &state.links {
         match table_of(&link.alias) {
-            Some(shown) if shown != table => match named.contains(link.name.as_str()) {
-                true => before.insert(shown),
-                false => others.insert(shown),
-            },
+            Some(shown) if shown != table => {
+                if named.contains(link.name.as_str()) {
+                    before.insert(shown)
+                } else {
+                    others.insert(shown)
+                }
+            }
             _ => false,
         };
     }

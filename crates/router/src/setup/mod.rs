@@ -29,8 +29,7 @@ mod step;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::io;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, ConfigError};
@@ -201,14 +200,16 @@ pub fn setup(path: &Path, options: SetupOptions) -> Result<(), SetupError> {
             continue;
         }
         let text = fault.message(&config);
-        match options.boot || fault.kind == FaultKind::Exception {
-            true => log_line!("{text}"),
-            false => wrong.push(text),
+        if options.boot || fault.kind == FaultKind::Exception {
+            log_line!("{text}");
+        } else {
+            wrong.push(text);
         }
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(SetupError::Steering(wrong)),
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(SetupError::Steering(wrong))
     }
 }
 

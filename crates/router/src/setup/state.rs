@@ -8,6 +8,10 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use ipnet::IpNet;
+use libc::{
+    IFA_ADDRESS, IFA_LOCAL, RTA_DST, RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTM_GETADDR, RTM_GETROUTE,
+    RTM_GETRULE, RTN_UNICAST, RTN_UNREACHABLE,
+};
 use serde::Deserialize;
 
 use super::SetupError;
@@ -17,6 +21,8 @@ use crate::tun::{LinkState, links};
 
 /// Prefix of the names of our nftables tables.
 const CLOSED: &str = "vcp_router_closed_";
+/// The family of IPv6 in rtnetlink.
+const INET6: u8 = libc::AF_INET6 as u8;
 
 /// The relevant part of the kernel's state.
 #[derive(Clone, Debug, Default)]
@@ -65,22 +71,24 @@ impl State {
         Ok(state)
     }
 
-    /// Reads interfaces, rules, and the routes of all tables.
+    /// Reads interfaces with their addresses, rules, and the routes of all tables.
     fn ask_kernel(&mut self) -> io::Result<()> {
         let mut socket = Socket::open(None)?;
-        self.links = links::all(&mut socket)?;
+        let Sight {
+            cards,
+            rules,
+            routes,
+            ..
+        } = Sight::read(&mut socket, self.ipv6, &[None])?;
+        (self.links, self.routes) = (cards, routes);
         for (index, address) in addresses(&mut socket)? {
             let link = self.links.iter_mut().find(|link| link.index == index);
             if let Some(link) = link {
                 link.addresses.push(address);
             }
         }
-        for v6 in versions(self.ipv6) {
-            let found = rules(&mut socket, v6)?.into_iter().map(|found| found.rule);
-            self.rules.extend(found.filter(|rule| rule.table != 0));
-            let found = own_routes(&mut socket, v6, None, &self.links)?;
-            self.routes.extend(found);
-        }
+        let rules = rules.into_iter().map(|found| found.rule);
+        self.rules.extend(rules.filter(|rule| rule.table != 0));
         Ok(())
     }
 
@@ -159,15 +167,6 @@ struct NftRule {
     comment: Option<String>,
 }
 
-const RTM_GETADDR: u16 = 22;
-const RTM_GETROUTE: u16 = 26;
-const RTM_GETRULE: u16 = 34;
-const RTA_TABLE: u16 = 15;
-const RTN_UNICAST: u8 = 1;
-const RTN_UNREACHABLE: u8 = 7;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-
 /// Links, rules, and the routes of some tables at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sight {
@@ -199,16 +198,21 @@ impl Sight {
     /// # Errors
     /// Errors of the socket, and of the kernel.
     pub(super) fn take(tables: &BTreeSet<u32>) -> io::Result<Self> {
-        let mut socket = Socket::open(None)?;
+        let tables: Vec<_> = tables.iter().copied().map(Some).collect();
+        Self::read(&mut Socket::open(None)?, has_ipv6(), &tables)
+    }
+
+    /// `None` is all tables.
+    fn read(socket: &mut Socket, ipv6: bool, tables: &[Option<u32>]) -> io::Result<Self> {
         let mut sight = Self {
-            cards: links::all(&mut socket)?,
-            ipv6: has_ipv6(),
+            cards: links::all(socket)?,
+            ipv6,
             ..Self::default()
         };
-        for v6 in versions(sight.ipv6) {
-            sight.rules.extend(rules(&mut socket, v6)?);
+        for v6 in [false, true].into_iter().take(1 + usize::from(ipv6)) {
+            sight.rules.extend(rules(socket, v6)?);
             for table in tables {
-                let found = own_routes(&mut socket, v6, Some(*table), &sight.cards)?;
+                let found = own_routes(socket, v6, *table, &sight.cards)?;
                 sight.routes.extend(found);
             }
         }
@@ -218,11 +222,6 @@ impl Sight {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.cards.iter().map(|card| card.name.as_str())
     }
-}
-
-/// The IP versions to query, as whether it is IPv6.
-pub(super) fn versions(ipv6: bool) -> impl Iterator<Item = bool> {
-    [false, true].into_iter().take(1 + usize::from(ipv6))
 }
 
 /// The addresses of all interfaces, with the interfaces' names.
@@ -245,7 +244,7 @@ pub(super) fn addresses(socket: &mut Socket) -> io::Result<Vec<(u32, IpNet)>> {
     socket.list(RTM_GETADDR, &[0; 8], |body| {
         // IFA_LOCAL, if present, because on a point-to-point link IFA_ADDRESS is the peer's.
         let of = |kind| attributes(body.get(8..)?).find(|(found, _)| *found == kind);
-        let (_, value) = of(2).or_else(|| of(1))?;
+        let (_, value) = of(IFA_LOCAL).or_else(|| of(IFA_ADDRESS))?;
         let address = IpNet::new(address(value)?, *body.get(1)?).ok()?;
         Some((u32_at(body, 4)?, address))
     })
@@ -310,7 +309,7 @@ fn routes(
 
 /// The header of a request for rules or routes (`fib_rule_hdr`, `rtmsg`).
 const fn header(v6: bool, protocol: u8) -> [u8; 12] {
-    let family = if v6 { AF_INET6 } else { AF_INET };
+    let family = if v6 { INET6 } else { libc::AF_INET as u8 };
     [family, 0, 0, 0, 0, protocol, 0, 0, 0, 0, 0, 0]
 }
 
@@ -335,7 +334,7 @@ fn rule(body: &[u8]) -> Option<FoundRule> {
     let (action, flags) = (byte(7)?, u32_at(body, 8)?);
     let mut found = FoundRule {
         rule: Rule {
-            v6: byte(0)? == AF_INET6,
+            v6: byte(0)? == INET6,
             priority: 0,
             from: None,
             mark: None,
@@ -380,7 +379,7 @@ fn route(body: &[u8], cards: &[LinkState]) -> Option<Route> {
     let byte = |at: usize| body.get(at).copied();
     let (family, length, kind) = (byte(0)?, byte(1)?, byte(7)?);
     let mut route = Route {
-        v6: family == AF_INET6,
+        v6: family == INET6,
         table: table_of(body)?,
         to: None,
         device: None,
@@ -388,14 +387,14 @@ fn route(body: &[u8], cards: &[LinkState]) -> Option<Route> {
     };
     for (attribute, value) in attributes(body.get(12..)?) {
         match attribute {
-            1 if length > 0 => route.to = Some(IpNet::new(address(value)?, length).ok()?),
+            RTA_DST if length > 0 => route.to = Some(IpNet::new(address(value)?, length).ok()?),
             // IPv6 puts routes that refuse on `lo`.
-            4 if kind != RTN_UNREACHABLE => {
+            RTA_OIF if kind != RTN_UNREACHABLE => {
                 let index = u32_at(value, 0)?;
                 let card = cards.iter().find(|card| card.index == index);
                 route.device = card.map(|card| card.name.clone());
             }
-            6 => route.metric = u32_at(value, 0)?,
+            RTA_PRIORITY => route.metric = u32_at(value, 0)?,
             _ => {}
         }
     }
@@ -424,7 +423,11 @@ mod tests {
         use crate::tun::links::messages;
 
         let mut socket = Socket::open(None).unwrap();
-        for (kind, header) in [(18, 16), (RTM_GETRULE, 12), (RTM_GETROUTE, 12)] {
+        for (kind, header) in [
+            (libc::RTM_GETLINK, 16),
+            (RTM_GETRULE, 12),
+            (RTM_GETROUTE, 12),
+        ] {
             let bodies = socket.list(kind, &[0; 16][..header], |body| Some(body.to_vec()));
             for body in bodies.unwrap() {
                 for end in 0..body.len() {

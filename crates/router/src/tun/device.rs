@@ -2,8 +2,7 @@
 //! a flow are written as a super-packet.
 
 use std::fs::File;
-use std::io;
-use std::io::{IoSlice, IoSliceMut, Read as _, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read as _, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
 use super::links::{Namespaces, Watch};

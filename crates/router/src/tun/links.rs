@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex};
 
 use ipnet::IpNet;
+use libc::RTM_GETLINK;
 
 use super::sys;
 
-const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;

@@ -140,9 +140,10 @@ impl Gather {
         }
         let each = now.saturating_since(self.read_at) / packets;
         self.read_at = now;
-        self.interval = match each > LONGEST || self.interval > LONGEST {
-            true => each,
-            false => (self.interval * (WEIGHT - 1) + each) / WEIGHT,
+        self.interval = if each > LONGEST || self.interval > LONGEST {
+            each
+        } else {
+            (self.interval * (WEIGHT - 1) + each) / WEIGHT
         };
     }
 
@@ -153,9 +154,10 @@ impl Gather {
             return Duration::ZERO;
         }
         let pause = (self.interval * PACKETS).min(LONGEST);
-        match pause < SHORTEST {
-            true => Duration::ZERO,
-            false => pause,
+        if pause < SHORTEST {
+            Duration::ZERO
+        } else {
+            pause
         }
     }
 }

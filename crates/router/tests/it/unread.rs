@@ -100,9 +100,10 @@ fn readers_that_stop_or_leave_hold_nothing_up() {
             bed.configure("", "");
             let (reader, pipe) = full();
             let reader = (!left).then_some(reader);
-            let mut router = match of_log {
-                true => bed.spawn_with(Stdio::null(), pipe),
-                false => bed.spawn_with(pipe, Stdio::null()),
+            let mut router = if of_log {
+                bed.spawn_with(Stdio::null(), pipe)
+            } else {
+                bed.spawn_with(pipe, Stdio::null())
             };
             let (slow, stopped) = if slow { (reader, None) } else { (None, reader) };
             forwards(&bed, slow);

@@ -134,9 +134,10 @@ impl Flows {
         let sum = |of: fn(&Seen) -> bool| -> u64 { each().filter(of).map(|flow| flow.bytes).sum() };
         // Flows without a place in the table are also newcomers.
         let unplaced = self.heard.bytes.saturating_sub(sum(|flow| !flow.aside));
-        let new = match lens.newcomers_aside {
-            true => 0,
-            false => sum(|flow| flow.new && !flow.aside) + unplaced,
+        let new = if lens.newcomers_aside {
+            0
+        } else {
+            sum(|flow| flow.new && !flow.aside) + unplaced
         };
         let own = fair_share(capacity, || {
             let known = each().filter(|flow| !flow.aside && !flow.new);
