@@ -98,12 +98,7 @@ impl Loaded {
         let tokens = &self.config.tokens;
         let identity = match &self.config.certificate {
             Some((cert, key)) => {
-                let read = |path: &PathBuf| {
-                    std::fs::read(path)
-                        .with_context(|| format!("cannot read {}", path.display()))
-                        .map_err(Failure::usage)
-                };
-                Identity::from_pem(&read(cert)?, &read(key)?, &[ALPN]).map_err(Failure::usage)?
+                Identity::from_files(cert, key, &[ALPN]).map_err(Failure::usage)?
             }
             None if tokens.as_os_str().is_empty() => Identity::new(&[ALPN])?,
             None => Identity::kept(tokens, &[ALPN])?,
