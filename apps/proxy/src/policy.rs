@@ -93,8 +93,8 @@ pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => Some(v4(high, low)),
-        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(v4(high, low)),
+        | [0x2002, high, low, ..]
+        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(v4(high, low)),
         [0x2001, 0, .., high, low] => Some(v4(!high, !low)),
         _ => None,
     }

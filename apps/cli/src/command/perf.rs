@@ -117,8 +117,8 @@ pub(super) async fn server(args: ServerArgs, stop: Stop) -> Outcome {
     let mut transport = session::transport(&args.cc, args.marking);
     transport.streams.max_bidi_streams = MOST_STREAMS;
     let identity = args.certificate.identity(None, &[REPORTING, ALPN])?;
-    let config = session::server_config(identity, transport.into(), args.retry);
-    let endpoint = session::listen(&args.listen, config, args.json)?;
+    let (config, pin) = session::server_config(identity, transport.into(), args.retry);
+    let endpoint = session::listen(&args.listen, &config, pin, args.json)?;
     session::serve(&endpoint, session::PERF, serve_perf(&endpoint), &stop).await;
     Ok(())
 }

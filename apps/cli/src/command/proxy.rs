@@ -127,7 +127,7 @@ pub(super) fn proxy(args: Args) -> Outcome {
             })?;
             let listening = loaded.listen.bind(Ok)?;
             let pin = loaded.identity(false)?.tls.pin();
-            let uris = uris((&loaded.config, &loaded.users), listening, pin)?;
+            let uris = uris(&loaded.config, &loaded.users, listening, pin)?;
             let Some(user) = user else {
                 return print(&uris);
             };
@@ -222,7 +222,7 @@ fn announce(
     pin: Option<Pin>,
 ) -> Result<(), Failure> {
     let uris = if args.show_uri || (!args.json && io::stdout().is_terminal()) {
-        uris((&loaded.config, &loaded.users), listening, pin)?
+        uris(&loaded.config, &loaded.users, listening, pin)?
     } else {
         Vec::new()
     };

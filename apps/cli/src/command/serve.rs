@@ -124,9 +124,8 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         ))
     };
     let control = joined.as_ref().map(Joined::control).transpose()?;
-    let config_now = config()?;
-    let pin = config_now.1.clone();
-    let endpoint = session::listen(&args.listen, config_now, args.json)?;
+    let (config_now, pin) = config()?;
+    let endpoint = session::listen(&args.listen, &config_now, pin.clone(), args.json)?;
     let mut status = None;
     if let (Some(joined), Some(control)) = (&joined, control) {
         endpoint.set_unread_memory(pathmark_proxy::UNREAD);

@@ -301,7 +301,8 @@ pub(super) fn server_config(
 /// Binds a server, and prints its address and pin.
 pub(super) fn listen(
     address: &Listen,
-    (config, pin): (ServerConfig, Option<String>),
+    config: &ServerConfig,
+    pin: Option<String>,
     json: bool,
 ) -> Result<Endpoint, Failure> {
     let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;

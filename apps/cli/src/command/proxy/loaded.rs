@@ -149,7 +149,8 @@ fn random() -> io::Result<String> {
 }
 
 pub(super) fn uris(
-    (config, users): (&Config, &[(String, Credential)]),
+    config: &Config,
+    users: &[(String, Credential)],
     listening: SocketAddr,
     pin: Option<Pin>,
 ) -> Result<Vec<NamedUri>, Failure> {
@@ -241,7 +242,7 @@ impl Joined {
             return Ok(());
         }
         let pin = pin.and_then(|pin| pin.parse().ok());
-        print(&uris((&self.config, &self.users), listening, pin)?)
+        print(&uris(&self.config, &self.users, listening, pin)?)
     }
 
     /// Binds the status socket and the metrics port.
