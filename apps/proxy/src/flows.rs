@@ -181,7 +181,7 @@ impl Flows {
             let queue = queue.view(now, flow.since);
             let stalled = stall.get().is_some_and(Stall::is_now);
             let side = self.0.side;
-            let report = |blocked| FlowReport::new(side, blocked, stalled);
+            let report = |(up, down)| FlowReport::new(side, up, down, stalled);
             let path_report = match (flow.kind, &queue) {
                 (Kind::Tcp, _) => Some(report((rates.0.blocked, rates.1.blocked))),
                 (Kind::Udp, Some((_, busy))) => Some(report(side.into_path(*busy))),

@@ -79,8 +79,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xe000 == 0x2000
 }
 
-/// Returns the IPv4 address embedded in a mapped, compatible, 6to4 or Teredo address, or in one
-/// of NAT64 with its well-known prefix. In 64:ff9b:1::/48 (RFC 8215), its position depends on
+/// Returns the IPv4 address embedded in a mapped, compatible, 6to4, Teredo or ISATAP (RFC 5214
+/// section 6.1) address, or in one of NAT64 with its well-known prefix. In 64:ff9b:1::/48 (RFC 8215), its position depends on
 /// the translator, so this prefix is denied unless it is explicitly allowed.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let v4 = |high: u16, low: u16| {
@@ -93,7 +93,8 @@ pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => Some(v4(high, low)),
+        | [0x2002, high, low, ..]
+        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(v4(high, low)),
         [0x2001, 0, .., high, low] => Some(v4(!high, !low)),
         _ => None,
     }
@@ -137,6 +138,8 @@ mod tests {
             "64:ff9b:1::8.8.8.8",
             "2002:7f00:1::",
             "2001:0:1:2:3:4:80ff:fffe",
+            "2606:4700::5efe:127.0.0.1",
+            "2606:4700::200:5efe:10.0.0.1",
             "fc00::1",
             "fd00:ec2::254",
             "fe80::1",

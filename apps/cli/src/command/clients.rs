@@ -30,10 +30,13 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::identity::is_open_to_others;
 use super::values;
 
 /// Maximum length of a token in bytes.
 const LONGEST: u64 = 4096;
+/// Minimum length of a client's token, as for users of a proxy. In base64, it has 96 bits.
+const SHORTEST: usize = 16;
 /// Maximum depth of directories counted for a quota, as in the origin.
 const DEPTH: usize = 128;
 
@@ -249,12 +252,24 @@ impl Client {
     fn of(entry: &Entry, beside: &Path, directory: &Path) -> anyhow::Result<Self> {
         let token = match (&entry.token_file, &entry.token_env) {
             (Some(_), Some(_)) => bail!("it has token-file and token-env; give one of them"),
-            (Some(path), None) => Some(read_token(&beside.join(path))?),
+            (Some(path), None) => {
+                let path = beside.join(path);
+                if is_open_to_others(&path) {
+                    bail!(
+                        "all users can read the token in {0}; run chmod o-r {0}",
+                        path.display()
+                    );
+                }
+                Some(read_token(&path)?)
+            }
             (None, Some(variable)) => Some(
                 token_of(variable)?.ok_or_else(|| anyhow!("the environment has no {variable}"))?,
             ),
             (None, None) => None,
         };
+        if token.as_ref().is_some_and(|token| token.len() < SHORTEST) {
+            bail!("its token can be guessed; give it {SHORTEST} characters at least");
+        }
         let pin = entry.pin.as_deref().map(|text| {
             let pin: Result<Pin, _> = text.strip_prefix("sha256:").unwrap_or(text).parse();
             pin.with_context(|| format!("pin `{text}`"))

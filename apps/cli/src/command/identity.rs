@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use pathmark::SharedEndpointKey;
 use pathmark_transport::crypto::tls::{EndpointSecret, TlsServerConfig};
 use rustls::pki_types::PrivateKeyDer;
@@ -49,6 +49,14 @@ impl Identity {
             key: Arc::new(EndpointSecret::new(&secret)?),
             pem: [chain.to_vec(), key.to_vec()],
         })
+    }
+
+    /// Creates an identity from files in PEM.
+    pub(super) fn from_files(chain: &Path, key: &Path, alpn: &[&[u8]]) -> anyhow::Result<Self> {
+        let (shown, key_shown) = (chain.display(), key.display());
+        let read = std::fs::read(chain).with_context(|| format!("cannot read {shown}"))?;
+        Self::from_pem(&read, &read_secret(key)?, alpn)
+            .with_context(|| format!("cannot use {shown} with {key_shown}"))
     }
 
     /// Creates the same identity again from the stored PEM.
@@ -167,6 +175,24 @@ pub(super) fn read_or_make(
     }
 }
 
+/// Returns true if all users of this machine can read a file.
+pub(super) fn is_open_to_others(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.mode() & 0o004 != 0)
+}
+
+/// Reads a secret that the operator made, and that not all users may read. Links are followed, and
+/// groups may read it, because systems keep certificates in this way.
+pub(super) fn read_secret(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    if is_open_to_others(path) {
+        bail!("all users can read {shown}, which is secret; run chmod o-r {shown}");
+    }
+    let mut secret = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut secret));
+    read.with_context(|| format!("cannot read {shown}"))?;
+    Ok(secret)
+}
+
 /// Reads a secret that no other user may read, without following links.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new()
@@ -267,6 +293,19 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", &key).unwrap();
         assert!(said().contains(".pathmark-data.key"));
         assert!(!here.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn a_secret_that_all_may_read_is_refused_and_that_of_a_group_is_not() {
+        let here = tempfile::tempdir().unwrap();
+        let (secret, link) = (here.path().join("secret"), here.path().join("link"));
+        fs::write(&secret, "secret").unwrap();
+        std::os::unix::fs::symlink("secret", &link).unwrap();
+        for (mode, is_used) in [(0o600, true), (0o640, true), (0o644, false)] {
+            fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
+            let read = read_secret(&link);
+            assert_eq!(read.is_ok(), is_used, "{mode:o}: {read:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 // `println!` and `eprintln!` panic when the pipe's reader has gone: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod accept;
 mod client;
 mod clients;
 mod compare;

@@ -9,6 +9,7 @@
 //! | `pathmark-law` | response | the law with which the server sends |
 //! | `pathmark-report` | trailers | [`SenderReport`] in JSON, if the request has `pathmark-law` |
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -21,9 +22,10 @@ use pathmark::Connection;
 use pathmark_cc::Algorithm;
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::header::{HeaderName, HeaderValue};
-use pathmark_http3::http::{HeaderMap, Method, Request};
+use pathmark_http3::http::{HeaderMap, Method, Request, StatusCode};
 use pathmark_http3::origin::{End, Grant, Record, Steward, Tunnelling};
 use pathmark_http3::plan::Reply;
+use pathmark_http3::resource::is_reserved;
 use pathmark_http3::wire::ServerExchange;
 use pathmark_proxy::server::{Proxy, Session};
 use pathmark_transport::crypto::tls::Pin;
@@ -142,6 +144,20 @@ impl House {
     }
 }
 
+/// Removes the token of an unfinished upload from a path, because whoever reads the access log could
+/// continue the upload with it.
+fn logged(path: &str) -> Cow<'_, str> {
+    let parsed = PathName::parse(path.as_bytes());
+    let is_secret = |parsed: PathName| parsed.names.last().is_some_and(|name| is_reserved(name));
+    let above = path.trim_end_matches('/').rsplit_once('/');
+    match above {
+        Some((above, _)) if parsed.is_ok_and(is_secret) => {
+            Cow::Owned(format!("{above}/.pathmark-*.part"))
+        }
+        _ => Cow::Borrowed(path),
+    }
+}
+
 impl Operator {
     /// Writes a line to the access log.
     fn log(&self, log: &AccessLog, record: &Record<'_>) {
@@ -154,7 +170,7 @@ impl Operator {
                 .and_then(|clients| clients.name(record.request, self.shown)),
             address: self.connection.remote_address().to_string(),
             method: record.request.method().as_str(),
-            path: record.request.uri().path(),
+            path: &logged(record.request.uri().path()),
             status: record.status,
             bytes: record.bytes,
             seconds: record.took.as_secs_f64(),
@@ -212,6 +228,10 @@ impl Steward for Operator {
             Err(_) => path.to_owned(),
         };
         match (record.request.method(), record.end) {
+            // A token may be a guess.
+            (_, End::Refused(reason)) if record.status == StatusCode::UNAUTHORIZED => {
+                tracing::info!(%client, name, reason, "refused");
+            }
             (&Method::HEAD | &Method::OPTIONS, end) => {
                 tracing::debug!(%client, name, ?end, "looked at");
             }
@@ -245,7 +265,7 @@ pub(super) struct Line<'a> {
     pub(super) client: Option<&'a str>,
     pub(super) address: String,
     pub(super) method: &'a str,
-    /// The path as the client sent it.
+    /// The path as the client sent it, but without an upload's token.
     pub(super) path: &'a str,
     /// The status, or 0 without a response.
     pub(super) status: u16,
@@ -354,6 +374,21 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_token_of_an_upload_is_logged() {
+        let token = "0123456789abcdef0123456789abcdef";
+        for (name, above) in [
+            (format!("/in/.pathmark-{token}.part"), "/in"),
+            (format!("/%2Epathmark-{token}.part"), ""),
+            (format!("/in/.PathMark-{token}-put.part/"), "/in"),
+        ] {
+            assert_eq!(logged(&name), format!("{above}/.pathmark-*.part"));
+        }
+        for path in ["/", "/in/pathmark.part", "/.pathmark-a/b", "*"] {
+            assert_eq!(logged(path), path);
+        }
+    }
 
     #[test]
     fn clients_choose_among_what_is_listed() {

@@ -20,7 +20,7 @@ use super::session::{DscpArgs, Stop};
 use super::target::Target;
 use super::trust::{CertificateArgs, TrustArgs};
 use super::values::{self, Listen};
-use super::{Failure, Outcome, connect, output, session};
+use super::{Failure, Outcome, accept, connect, output, session};
 use crate::report::SenderReport;
 use pathmark::{Connection, Endpoint, RecvStream, SendStream};
 use pathmark_lab::text;
@@ -117,43 +117,35 @@ pub(super) async fn server(args: ServerArgs, stop: Stop) -> Outcome {
     let mut transport = session::transport(&args.cc, args.marking);
     transport.streams.max_bidi_streams = MOST_STREAMS;
     let identity = args.certificate.identity(None, &[REPORTING, ALPN])?;
-    let config = session::server_config(identity, transport.into(), args.retry);
-    let endpoint = session::listen(&args.listen, config, args.json)?;
-    session::serve(&endpoint, session::PERF, accept(&endpoint), &stop).await;
+    let (config, pin) = session::server_config(identity, transport.into(), args.retry);
+    let endpoint = session::listen(&args.listen, &config, pin, args.json)?;
+    session::serve(&endpoint, session::PERF, serve_perf(&endpoint), &stop).await;
     Ok(())
 }
 
 /// Serves clients until the endpoint closes.
-async fn accept(endpoint: &Endpoint) {
-    while let Some(incoming) = endpoint.accept().await {
-        tokio::spawn(async move {
-            let Ok(connecting) = incoming.accept() else {
-                return;
-            };
-            let connection = match connecting.await {
-                Ok(connection) => connection,
-                Err(error) => return tracing::debug!(%error, "handshake failed"),
-            };
-            let client = connection.remote_address();
-            tracing::info!(%client, "connected");
-            while let Ok((send, recv)) = connection.accept_bi().await {
-                let connection = connection.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = answer(&connection, send, recv).await {
-                        tracing::debug!(%error, "stream ended early");
-                    }
-                });
-            }
-            let stats = connection.stats();
-            tracing::info!(
-                %client,
-                bytes_sent = stats.bytes_sent,
-                bytes_received = stats.bytes_received,
-                packets_lost = stats.packets_lost,
-                "gone"
-            );
-        });
-    }
+async fn serve_perf(endpoint: &Endpoint) {
+    accept::accept(endpoint, session::PERF, |connection| async move {
+        let client = connection.remote_address();
+        tracing::info!(%client, "connected");
+        while let Ok((send, recv)) = connection.accept_bi().await {
+            let connection = connection.clone();
+            tokio::spawn(async move {
+                if let Err(error) = answer(&connection, send, recv).await {
+                    tracing::debug!(%error, "stream ended early");
+                }
+            });
+        }
+        let stats = connection.stats();
+        tracing::info!(
+            %client,
+            bytes_sent = stats.bytes_sent,
+            bytes_received = stats.bytes_received,
+            packets_lost = stats.packets_lost,
+            "gone"
+        );
+    })
+    .await;
 }
 
 async fn answer(

@@ -12,13 +12,12 @@ use pathmark_proxy::server::Proxy;
 use pathmark_proxy::server::config::{self, Config, Credential};
 use pathmark_transport::crypto::tls::Pin;
 use serde::Serialize;
-use tokio::task::JoinSet;
 
 use super::control::{Control, ShowArgs};
 use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs, Stop};
 use super::values::{self, Algorithms, Listen};
-use super::{Failure, Outcome, output};
+use super::{Failure, Outcome, accept, output};
 use loaded::{Loaded, NamedUri, have_certificates, uris};
 use status::ProxyStatus;
 pub(super) use status::table;
@@ -128,7 +127,7 @@ pub(super) fn proxy(args: Args) -> Outcome {
             })?;
             let listening = loaded.listen.bind(Ok)?;
             let pin = loaded.identity(false)?.tls.pin();
-            let uris = uris((&loaded.config, &loaded.users), listening, pin)?;
+            let uris = uris(&loaded.config, &loaded.users, listening, pin)?;
             let Some(user) = user else {
                 return print(&uris);
             };
@@ -199,7 +198,7 @@ async fn serve(args: Args, stop: Stop) -> Outcome {
     let proxy = Proxy::new(loaded.access(), loaded.config.times);
     let status = ProxyStatus::new(endpoint.local_address(), proxy.clone());
     let serving = tokio::spawn(control.serve(status));
-    let accepting = accept(&endpoint, &proxy);
+    let accepting = serve_flows(&endpoint, &proxy);
     session::serve_reloading(&endpoint, session::HTTP3, accepting, &stop, hangups, || {
         match Loaded::from_args(&args, false) {
             Ok(loaded) => change(&proxy, &loaded.config, &loaded.users, asks),
@@ -223,7 +222,7 @@ fn announce(
     pin: Option<Pin>,
 ) -> Result<(), Failure> {
     let uris = if args.show_uri || (!args.json && io::stdout().is_terminal()) {
-        uris((&loaded.config, &loaded.users), listening, pin)?
+        uris(&loaded.config, &loaded.users, listening, pin)?
     } else {
         Vec::new()
     };
@@ -244,33 +243,17 @@ fn announce(
 }
 
 /// Accepts connections until the endpoint closes, and returns when their flows have ended.
-async fn accept(endpoint: &Endpoint, proxy: &Proxy) {
-    let mut connections = JoinSet::new();
-    loop {
-        let incoming = tokio::select! {
-            incoming = endpoint.accept() => incoming,
-            Some(_) = connections.join_next() => continue,
-        };
-        let Some(incoming) = incoming else {
-            break;
-        };
+async fn serve_flows(endpoint: &Endpoint, proxy: &Proxy) {
+    let proxy = proxy.clone();
+    accept::accept(endpoint, session::HTTP3, move |connection| {
         let proxy = proxy.clone();
-        connections.spawn(async move {
-            let connection = match incoming.accept() {
-                Ok(connecting) => connecting.await,
-                Err(error) => return tracing::debug!(%error, "connection not accepted"),
-            };
-            match connection {
-                Ok(connection) => {
-                    let client = connection.remote_address();
-                    tracing::debug!(%client, "connected");
-                    if let Err(error) = proxy.serve(connection).await {
-                        tracing::debug!(%client, %error, "connection ended");
-                    }
-                }
-                Err(error) => tracing::debug!(%error, "handshake failed"),
+        async move {
+            let client = connection.remote_address();
+            tracing::debug!(%client, "connected");
+            if let Err(error) = proxy.serve(connection).await {
+                tracing::debug!(%client, %error, "connection ended");
             }
-        });
-    }
-    while connections.join_next().await.is_some() {}
+        }
+    })
+    .await;
 }

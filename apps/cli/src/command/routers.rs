@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use pathmark_transport::TransportConfig;
 
 use super::Failure;
+use super::identity::read_secret;
 use super::state::address_towards;
 use super::target::Target;
 use pathmark::xcp_i::{HostClouds, HostEdge, RunningEdge, count_hops};
@@ -117,8 +118,8 @@ fn begin(edge: HostEdge, own: IpAddr) -> anyhow::Result<RunningEdge> {
 }
 
 fn secret(file: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8(read_secret(file)?);
+    let text = text.with_context(|| format!("{} is no text", file.display()))?;
     Ok(text.trim().to_owned())
 }
 

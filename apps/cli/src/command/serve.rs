@@ -11,7 +11,6 @@ use pathmark_http3::origin::{Limits, Origin};
 use pathmark_http3::plan::{PutRights, Rules};
 use pathmark_http3::root::Root;
 use pathmark_http3::wire::ALPN;
-use tokio::task::JoinSet;
 
 use super::clients::Clients;
 use super::operator::AccessLog;
@@ -21,7 +20,7 @@ use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs, Stop};
 use super::trust::CertificateArgs;
 use super::values::{self, Algorithms, Listen};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, accept};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -125,9 +124,8 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         ))
     };
     let control = joined.as_ref().map(Joined::control).transpose()?;
-    let config_now = config()?;
-    let pin = config_now.1.clone();
-    let endpoint = session::listen(&args.listen, config_now, args.json)?;
+    let (config_now, pin) = config()?;
+    let endpoint = session::listen(&args.listen, &config_now, pin.clone(), args.json)?;
     let mut status = None;
     if let (Some(joined), Some(control)) = (&joined, control) {
         endpoint.set_unread_memory(pathmark_proxy::UNREAD);
@@ -153,7 +151,7 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         log,
         proxy: joined.as_ref().map(|joined| joined.proxy.clone()),
     };
-    let accepting = accept(&endpoint, origin, house.clone());
+    let accepting = serve_files(&endpoint, origin, house.clone());
     let reload = || {
         if let Some(log) = &house.log {
             log.reopen();
@@ -208,35 +206,19 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
 
 /// Accepts connections until the endpoint closes, and returns when work for them has ended. By
 /// then, clients' unfinished files have been removed.
-async fn accept(endpoint: &Endpoint, origin: Origin, house: House) {
-    let mut connections = JoinSet::new();
+async fn serve_files(endpoint: &Endpoint, origin: Origin, house: House) {
     let (tended, kept) = (origin.clone(), house.clone());
     let grant_of = move |owner: &str| kept.grant(owner);
     let tending = tokio::spawn(async move { tended.tend(grant_of).await });
-    loop {
-        let incoming = tokio::select! {
-            incoming = endpoint.accept() => incoming,
-            Some(_) = connections.join_next() => continue,
-        };
-        let Some(incoming) = incoming else {
-            break;
-        };
+    accept::accept(endpoint, session::HTTP3, move |connection| {
         let (origin, house) = (origin.clone(), house.clone());
-        connections.spawn(async move {
-            let connection = match incoming.accept() {
-                Ok(connecting) => connecting.await,
-                Err(error) => return tracing::debug!(%error, "connection not accepted"),
-            };
-            let connection = match connection {
-                Ok(connection) => connection,
-                Err(error) => return tracing::debug!(%error, "handshake failed"),
-            };
+        async move {
             let operator = Operator::new(connection.clone(), house);
             if let Err(error) = origin.serve_with(connection, Arc::new(operator)).await {
                 tracing::debug!(%error, "connection ended");
             }
-        });
-    }
-    while connections.join_next().await.is_some() {}
+        }
+    })
+    .await;
     tending.abort();
 }

@@ -35,17 +35,22 @@ const LONGEST_LINGER: Duration = Duration::from_secs(1);
 pub(super) struct Codes {
     done: u32,
     interrupted: u32,
+    /// For a connection of a host that has too many.
+    pub(super) excess: u32,
 }
 
-/// The codes of HTTP/3 (RFC 9114 section 8.1): H3_NO_ERROR and H3_REQUEST_CANCELLED.
+/// The codes of HTTP/3 (RFC 9114 section 8.1): H3_NO_ERROR, H3_REQUEST_CANCELLED and
+/// H3_EXCESSIVE_LOAD.
 pub(super) const HTTP3: Codes = Codes {
     done: 0x100,
     interrupted: 0x10c,
+    excess: 0x107,
 };
 /// The codes of the performance protocol.
 pub(super) const PERF: Codes = Codes {
     done: 0,
     interrupted: 1,
+    excess: 2,
 };
 
 /// The request to stop after SIGINT (Ctrl-C), SIGTERM or SIGHUP.
@@ -296,7 +301,8 @@ pub(super) fn server_config(
 /// Binds a server, and prints its address and pin.
 pub(super) fn listen(
     address: &Listen,
-    (config, pin): (ServerConfig, Option<String>),
+    config: &ServerConfig,
+    pin: Option<String>,
     json: bool,
 ) -> Result<Endpoint, Failure> {
     let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;

@@ -332,13 +332,6 @@ impl CertificateArgs {
                 None => Ok(Identity::new(alpn)?),
             };
         };
-        let read = |path: &PathBuf| {
-            std::fs::read(path)
-                .with_context(|| format!("cannot read {}", path.display()))
-                .map_err(Failure::usage)
-        };
-        Identity::from_pem(&read(cert)?, &read(key)?, alpn)
-            .with_context(|| format!("cannot use {} with {}", cert.display(), key.display()))
-            .map_err(Failure::usage)
+        Identity::from_files(cert, key, alpn).map_err(Failure::usage)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
-use crate::common::{Server, ended, json, object, pathmark, run};
+use crate::common::{Server, ended, json, object, pathmark, run, write_private};
 
 const CLIENTS: &str = r#"
 [[client]]
@@ -40,13 +40,13 @@ impl House {
         let (offered, here) = (Offered::new(), TempDir::new().unwrap());
         fs::write(offered.path().join("a"), "content").unwrap();
         fs::write(here.path().join("clients.toml"), CLIENTS).unwrap();
-        fs::write(here.path().join("reader.token"), "tell-me\n").unwrap();
+        write_private(here.path().join("reader.token"), "tell-me-what-it-is\n");
         fs::write(here.path().join("wrong.token"), "tell-you\n").unwrap();
         let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
         let directory = offered.path().to_str().unwrap().to_owned();
         let clients = path("clients.toml");
         let mut command = pathmark(&["serve", "--dir", &directory, "--clients", &clients]);
-        command.args(more).env("WRITER", "take-this");
+        command.args(more).env("WRITER", "take-this-to-the-store");
         command.args(["--listen", "127.0.0.1:0", "--json"]);
         Self {
             server: Server::of(command),
@@ -93,20 +93,26 @@ fn refused(output: &Output, word: &str) {
 #[test]
 fn each_client_has_the_rights_of_its_token() {
     let house = House::new(&[]);
-    json(&house.get(Some("tell-me")));
+    json(&house.get(Some("tell-me-what-it-is")));
     refused(&house.get(None), "lets this client fetch nothing");
     refused(&house.get(Some("tell-you")), "401");
-    refused(&house.get(Some("take-this")), "403");
+    refused(&house.get(Some("take-this-to-the-store")), "403");
     json(&house.run(&["ls", &house.server.address], None));
     let (wrong, address) = (house.path("wrong.token"), &house.server.address);
     let wrong = ["ls", address, "--token-file", wrong.to_str().unwrap()];
     refused(&house.run(&wrong, None), "401");
-    refused(&house.put(10, "b", "tell-me"), "the right `put`");
-    refused(&house.put(10, "b", "take-this"), "no right to the path");
-    json(&house.put(600, "in/b", "take-this"));
-    refused(&house.put(600, "in/c", "take-this"), "store no more");
-    refused(&house.put(100, "in/b", "take-this"), "--force");
-    json(&house.put(400, "in/c", "take-this"));
+    refused(&house.put(10, "b", "tell-me-what-it-is"), "the right `put`");
+    refused(
+        &house.put(10, "b", "take-this-to-the-store"),
+        "no right to the path",
+    );
+    json(&house.put(600, "in/b", "take-this-to-the-store"));
+    refused(
+        &house.put(600, "in/c", "take-this-to-the-store"),
+        "store no more",
+    );
+    refused(&house.put(100, "in/b", "take-this-to-the-store"), "--force");
+    json(&house.put(400, "in/c", "take-this-to-the-store"));
     assert!(house.offered.path().join("in/c").exists());
     assert_eq!(house.get(Some("two words")).status.code(), Some(2));
 }
@@ -121,11 +127,11 @@ fn a_list_of_clients_is_checked_and_read_again() {
     let said = house.server.logged("clients stay as they are", 30);
     let line = "line 12: unknown name `quotas`: did you mean";
     assert!(said.contains(line), "{said}");
-    json(&house.get(Some("tell-me")));
+    json(&house.get(Some("tell-me-what-it-is")));
     fs::write(&list, CLIENTS.replace("[\"get\", \"list\"]", "[\"list\"]")).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("clients are read again", 30);
-    refused(&house.get(Some("tell-me")), "403");
+    refused(&house.get(Some("tell-me-what-it-is")), "403");
     let directory = house.offered.path().to_str().unwrap();
     fs::write(&list, &wrong).unwrap();
     let clients = ["--clients", list.to_str().unwrap()];
@@ -178,7 +184,7 @@ fn each_request_is_a_line_of_the_log() {
     let log = TempDir::new().unwrap();
     let path = log.path().join("access");
     let house = House::new(&["--access-log", path.to_str().unwrap()]);
-    json(&house.get(Some("tell-me")));
+    json(&house.get(Some("tell-me-what-it-is")));
     refused(&house.get(Some("tell-you")), "401");
     let all = lines(&path, 2);
     let text = |line: &Value, key: &str| line[key].as_str().unwrap_or("-").to_owned();
@@ -197,7 +203,7 @@ fn each_request_is_a_line_of_the_log() {
     fs::rename(&path, log.path().join("old")).unwrap();
     house.server.process.signal(Signal::SIGHUP);
     house.server.logged("clients are read again", 30);
-    json(&house.get(Some("tell-me")));
+    json(&house.get(Some("tell-me-what-it-is")));
     assert_eq!(lines(&path, 1).len(), 1);
 }
 
@@ -205,15 +211,15 @@ fn each_request_is_a_line_of_the_log() {
 fn a_log_that_cannot_be_written_ends_no_server() {
     let house = House::new(&["--access-log", "/dev/full"]);
     for _ in 0..3 {
-        json(&house.get(Some("tell-me")));
+        json(&house.get(Some("tell-me-what-it-is")));
     }
     house.server.logged("cannot write /dev/full", 30);
-    json(&house.get(Some("tell-me")));
+    json(&house.get(Some("tell-me-what-it-is")));
     // The test only reads the first line, so the reader of standard output is gone.
     let house = House::new(&["--access-log", "-"]);
     for _ in 0..3 {
-        json(&house.get(Some("tell-me")));
+        json(&house.get(Some("tell-me-what-it-is")));
     }
     house.server.logged("cannot write -", 30);
-    json(&house.get(Some("tell-me")));
+    json(&house.get(Some("tell-me-what-it-is")));
 }

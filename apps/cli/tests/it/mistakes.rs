@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use tempfile::TempDir;
 
@@ -22,6 +22,11 @@ fn mistakes_are_named() {
     fs::write(offered.path().join("file"), "content").unwrap();
     fs::create_dir(here.path().join("directory")).unwrap();
     symlink("nothing", here.path().join("dangling")).unwrap();
+    for name in ["open.pem", "open.key"] {
+        fs::write(here.path().join(name), "secret").unwrap();
+        let mode = fs::Permissions::from_mode(0o644);
+        fs::set_permissions(here.path().join(name), mode).unwrap();
+    }
     let server = serve(&offered);
     for (line, code, says) in [
         ("get @/file -o none/sub/name", 2, "none/sub is no directory"),
@@ -47,6 +52,16 @@ fn mistakes_are_named() {
         ("put -r none @/", 2, "cannot read none: No such file"),
         ("put directory @/", 2, "-r stores directories"),
         ("put /dev/zero @/", 2, "- stores the standard input"),
+        (
+            "serve --listen :0 --dir directory --cert open.pem --key open.key",
+            2,
+            "all users can read open.key",
+        ),
+        (
+            "serve --listen 127.0.0.1:0 --dir directory --answer-routers open.key",
+            2,
+            "all users can read open.key",
+        ),
         (
             "serve --listen :0 --dir directory --access-log none/log",
             2,

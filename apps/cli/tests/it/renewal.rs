@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use crate::common::gate::Gate;
 use crate::common::offered::{Offered, settle, until_unfinished};
-use crate::common::{Process, Server, json, pathmark};
+use crate::common::{Process, Server, json, pathmark, write_private};
 
 /// Writes a new certificate and its key, and returns the certificate's pin.
 fn certify(directory: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
-    fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    write_private(directory.join("key.pem"), &made.signing_key.serialize_pem());
     Pin::of(made.cert.der()).to_string()
 }
 

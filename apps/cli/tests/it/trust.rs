@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until_unfinished};
-use crate::common::{Process, Server, ended, json, pathmark, stderr};
+use crate::common::{Process, Server, ended, json, pathmark, stderr, write_private};
 
 fn offered() -> Offered {
     let there = Offered::new();
@@ -116,7 +116,7 @@ fn an_authority_of_the_system_vouches_for_names() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let file = |name: &str, pem: String| {
         let path = user.state.path().join(name);
-        fs::write(&path, pem).unwrap();
+        write_private(&path, &pem);
         path.to_str().unwrap().to_owned()
     };
     let cert = file("cert.pem", made.cert.pem());

@@ -100,8 +100,8 @@ impl Client {
     ) -> Result<Fetched, GetError> {
         let uri = self.uri(path).map_err(GetError::Name)?;
         let source = uri.to_string();
-        let opening = (place.clone(), source.clone());
-        let (file, found) = blocking(move || open(&opening)).await??;
+        let (opening, from) = (place.clone(), source.clone());
+        let (file, found) = blocking(move || open(&opening, &from)).await??;
         let (part, mark) = found.unzip();
         let mut writer = match mark.flatten() {
             Some(mark) => Writer::from(file.draft.file(), mark.position, mark.hasher),
@@ -225,7 +225,7 @@ fn target_name(target: &Path) -> Result<Vec<u8>, GetError> {
 type Lying = (Part, Option<Mark>);
 
 /// Opens the part file. Fails if the target exists and must be kept.
-fn open((place, source): &(Place, String)) -> Result<(PartFile, Option<Lying>), GetError> {
+fn open(place: &Place, source: &str) -> Result<(PartFile, Option<Lying>), GetError> {
     if place.existing == Existing::Keep && look(place.directory.as_fd(), &place.name)?.is_some() {
         return Err(KeepError::Exists.into());
     }
@@ -271,7 +271,8 @@ struct Incoming {
 async fn mark(
     file: PartFile,
     whole: Option<u64>,
-    (position, hasher): (u64, Sha256),
+    position: u64,
+    hasher: Sha256,
 ) -> io::Result<PartFile> {
     if whole.is_none_or(|whole| position >= whole) {
         return Ok(file);
@@ -319,7 +320,8 @@ async fn receive(
         sink.take(&data).await?;
         if received - marked >= MARK {
             marked = received;
-            file = mark(file, whole, sink.progress().await?).await?;
+            let (position, hasher) = sink.progress().await?;
+            file = mark(file, whole, position, hasher).await?;
         }
         progress(Progress::Bytes(data.len() as u64));
         if arriving.length == Some(received) {
@@ -335,7 +337,7 @@ async fn receive(
         GetError::Link
     };
     if let Err(error) = ended {
-        mark(file, whole, (writer.position, writer.hasher)).await?;
+        mark(file, whole, writer.position, writer.hasher).await?;
         return Err(lost(error));
     }
     if let Some(announced) = arriving.length.filter(|length| received < *length) {

@@ -66,27 +66,30 @@ impl Client {
     ) -> Result<Stored, PutError> {
         let source = source.to_owned();
         let opened = blocking(move || open(&source)).await??;
-        let how = (existing, None);
-        Ok(self.put_file(opened, path, how, progress).await?.0)
+        let (file, stat) = opened;
+        let stored = self.put_file(file, stat, path, existing, None, progress);
+        Ok(stored.await?.0)
     }
 
     /// Does the same for an open file. Also returns whether the server keeps attributes.
     pub(super) async fn put_file(
         &self,
-        source: (Arc<File>, Stat),
+        file: Arc<File>,
+        stat: Stat,
         path: &PathName,
-        (existing, attributes): (Existing, Option<AttributesField>),
+        existing: Existing,
+        attributes: Option<AttributesField>,
         mut progress: impl FnMut(Progress),
     ) -> Result<(Stored, bool), PutError> {
         let uri = self.uri(path).map_err(PutError::Name)?;
-        let page = self.page(&uri, existing, &source.1);
+        let page = self.page(&uri, existing, &stat);
         if let Some(page) = &page
-            && let Some(resumed) = self.go_on(page, path, &source, &mut progress).await?
+            && let Some(resumed) = self.go_on(page, path, &file, &stat, &mut progress).await?
         {
             return Ok(resumed);
         }
-        let bytes = source.1.size;
-        let attributes = with_data(attributes, &source.0, bytes)?;
+        let bytes = stat.size;
+        let attributes = with_data(attributes, &file, bytes)?;
         let mut headers = HeaderMap::new();
         set(&mut headers, CONTENT_LENGTH, &bytes.to_string());
         set(&mut headers, TRAILER, "Repr-Digest");
@@ -106,9 +109,9 @@ impl Client {
             bytes: Some(bytes),
             offset: 0,
         });
-        let reader = Reader::hashing(&source.0, bytes);
-        let sent = send(&mut exchange, reader, &source.1, page.as_ref(), progress).await;
-        self.stored(exchange, sent, page.as_ref(), (bytes, 0)).await
+        let reader = Reader::hashing(&file, bytes);
+        let sent = send(&mut exchange, reader, &stat, page.as_ref(), progress).await;
+        self.stored(exchange, sent, page.as_ref(), bytes, 0).await
     }
 
     /// Waits for the server's response after its content was sent, and returns the result.
@@ -117,7 +120,8 @@ impl Client {
         mut exchange: Exchange,
         sent: Result<Sent, PutError>,
         page: Option<&Page>,
-        (bytes, resumed): (u64, u64),
+        bytes: u64,
+        resumed: u64,
     ) -> Result<(Stored, bool), PutError> {
         let (sent, hash) = match sent {
             Ok(sent) => sent,

@@ -45,7 +45,8 @@ impl Client {
         &self,
         page: &Page,
         path: &PathName,
-        (file, stat): &(Arc<File>, Stat),
+        file: &Arc<File>,
+        stat: &Stat,
         mut progress: impl FnMut(Progress),
     ) -> Result<Option<(Stored, bool)>, PutError> {
         let Some((resource, same)) = page.find().await? else {
@@ -88,8 +89,7 @@ impl Client {
         // The server hashes the whole file and then reads it back.
         exchange.allow(stat.size.saturating_mul(2));
         let sent = send(&mut exchange, reader, stat, None, progress).await;
-        let lengths = (stat.size, offset);
-        self.stored(exchange, sent, Some(page), lengths)
+        self.stored(exchange, sent, Some(page), stat.size, offset)
             .await
             .map(Some)
     }

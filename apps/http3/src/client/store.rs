@@ -173,9 +173,11 @@ impl Direction for Shared {
         let sent = &self.how.sent;
         let attributes = Some(attributes(&stat));
         let storing = self.client.put_file(
-            (file, stat),
+            file,
+            stat,
             path,
-            (self.how.existing, attributes),
+            self.how.existing,
+            attributes,
             |progress| {
                 if let Progress::Bytes(bytes) = progress {
                     sent.fetch_add(bytes, Ordering::Relaxed);

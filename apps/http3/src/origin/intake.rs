@@ -156,7 +156,7 @@ async fn complete(
             offset,
         };
         let stored = match stored {
-            Ok(own) => commit((&shared, &grant), &ask, (&directory, draft), &own, size),
+            Ok(own) => commit(&shared, &grant, &ask, &directory, draft, &own, size),
             Err(fault) => {
                 size.release();
                 Err(fault)
@@ -360,13 +360,15 @@ impl Size {
 
 /// Renames a whole file into place if the preconditions still hold.
 fn commit(
-    (shared, grant): (&Shared, &Grant),
+    shared: &Shared,
+    grant: &Grant,
     ask: &Ask,
-    (directory, draft): (&OwnedFd, Draft),
+    directory: &OwnedFd,
+    draft: Draft,
     digest: &Sha256Digest,
     size: Size,
 ) -> Result<Reply, Fault> {
-    let (placed, replaced) = place((shared, grant), ask, (directory, draft), size)?;
+    let (placed, replaced) = place(shared, grant, ask, directory, draft, size)?;
     match placed.verify(digest) {
         Ok(stat) => {
             shared.digests.keep(&stat, stat.is_settled(now()), *digest);
@@ -393,9 +395,11 @@ fn unkept(error: KeepError) -> Fault {
 /// file. From then on the quota includes the new file instead of the replaced one, because
 /// another request may replace it and release its bytes before it is verified.
 fn place(
-    (shared, grant): (&Shared, &Grant),
+    shared: &Shared,
+    grant: &Grant,
     ask: &Ask,
-    (directory, draft): (&OwnedFd, Draft),
+    directory: &OwnedFd,
+    draft: Draft,
     size: Size,
 ) -> Result<(Placed, Option<u64>), Fault> {
     let name = ask.path.names.last().map_or(&[][..], Vec::as_slice);

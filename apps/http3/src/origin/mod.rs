@@ -12,6 +12,7 @@ mod uploads;
 mod write;
 
 pub use grant::{End, Grant, Idle, Quota, Record, Steward, Tunnelling};
+pub use places::site;
 pub use serve::Origin;
 pub use shared::{Counts, Limits};
 pub use uploads::UploadLimits;

@@ -286,7 +286,7 @@ impl Drop for Held {
 }
 
 /// Returns the part of an address that identifies its site.
-fn site(host: IpAddr) -> IpAddr {
+pub fn site(host: IpAddr) -> IpAddr {
     match host.to_canonical() {
         IpAddr::V6(host) => Ipv6Addr::from_bits(host.to_bits() >> OWN_BITS << OWN_BITS).into(),
         host => host,

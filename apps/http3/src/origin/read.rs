@@ -62,7 +62,7 @@ pub(super) async fn read(
         }
         Ok(Found::Directory(directory)) => list(exchange, ask, directory).await,
         Ok(Found::File(file, stat)) => {
-            send_file(shared, exchange, ask, (&Arc::new(file), content), stat).await
+            send_file(shared, exchange, ask, &Arc::new(file), content, stat).await
         }
     }
 }
@@ -94,7 +94,8 @@ async fn send_file(
     shared: &Shared,
     exchange: &mut Exchange,
     ask: &Ask,
-    (file, content): (&Arc<File>, Option<Content>),
+    file: &Arc<File>,
+    content: Option<Content>,
     stat: Stat,
 ) -> Result<(), Broken> {
     let at = now();
@@ -117,8 +118,8 @@ async fn send_file(
     }
     let success = plan.head.status().is_success();
     let bytes = content.map(|content| content.bytes);
-    let source = (file, bytes.as_ref());
-    let trailer = send_content(shared, exchange, plan, source, (&stat, ask.urgency)).await?;
+    let (content, urgency) = (bytes.as_ref(), ask.urgency);
+    let trailer = send_content(shared, exchange, plan, file, content, &stat, urgency).await?;
     if !success {
         // A failed precondition or range, for which the response was already in memory.
         return Ok(exchange.finish(None).await?);
@@ -146,8 +147,10 @@ async fn send_content(
     shared: &Shared,
     exchange: &mut Exchange,
     mut plan: FilePlan,
-    (file, content): (&Arc<File>, Option<&Bytes>),
-    (stat, urgency): (&Stat, u8),
+    file: &Arc<File>,
+    content: Option<&Bytes>,
+    stat: &Stat,
+    urgency: u8,
 ) -> Result<Option<Sha256Digest>, Broken> {
     let whole = plan.is_whole(stat.size);
     let bytes = plan.pieces.iter().map(Piece::length).sum();

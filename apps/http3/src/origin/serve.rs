@@ -246,7 +246,7 @@ async fn respond_to(
     };
     let began = instant();
     let mut exchange = Exchange::new(link, request, Arc::clone(&steward), terms, client.host);
-    let mut end = match respond((shared, &client.requests), &mut exchange).await {
+    let mut end = match respond(shared, &client.requests, &mut exchange).await {
         Err(error) => explain(error, &mut exchange).await,
         ended => ended,
     };
@@ -295,7 +295,8 @@ fn ended(shared: &Shared, end: &Result<(), Broken>) {
 }
 
 async fn respond(
-    (shared, share): (&Arc<Shared>, &Share),
+    shared: &Arc<Shared>,
+    share: &Share,
     exchange: &mut Exchange,
 ) -> Result<(), Broken> {
     let admitted = exchange.steward.admit(&exchange.request);

@@ -93,13 +93,14 @@ impl Reply {
 /// Creates an error response with problem details that name a remedy.
 pub fn problem(status: StatusCode, detail: &str) -> Reply {
     let title = status.canonical_reason().unwrap_or("Error");
-    typed_problem(status, (None, title), detail, &[])
+    typed_problem(status, None, title, detail, &[])
 }
 
 /// Does the same with a registered type, its title, and additional members.
 pub(super) fn typed_problem(
     status: StatusCode,
-    (kind, title): (Option<&str>, &str),
+    kind: Option<&str>,
+    title: &str,
     detail: &str,
     more: &[(&str, u64)],
 ) -> Reply {

@@ -212,7 +212,7 @@ pub fn wrong_offset(expected: u64, provided: u64) -> Reply {
     let detail = "the content does not begin where the upload ends; send what follows the offset";
     let members = [("expected-offset", expected), ("provided-offset", provided)];
     let title = "Mismatching Upload Offset";
-    typed_problem(StatusCode::CONFLICT, (Some(&kind), title), detail, &members)
+    typed_problem(StatusCode::CONFLICT, Some(&kind), title, detail, &members)
         .with(UPLOAD_OFFSET, &expected.to_string())
         .with(UPLOAD_COMPLETE, boolean(false))
 }
@@ -222,7 +222,7 @@ pub fn wrong_length() -> Reply {
     let kind = format!("{TYPES}inconsistent-upload-length");
     let title = "Inconsistent Upload Length Values";
     let detail = "the lengths of the upload differ; send the file again, from its beginning";
-    typed_problem(StatusCode::BAD_REQUEST, (Some(&kind), title), detail, &[])
+    typed_problem(StatusCode::BAD_REQUEST, Some(&kind), title, detail, &[])
 }
 
 /// Returns the whole upload's length according to a request whose content begins at `offset`.

@@ -98,7 +98,8 @@ impl Adapter {
 
     fn both(
         &self,
-        (send, recv): (driver::SendStream, driver::RecvStream),
+        send: driver::SendStream,
+        recv: driver::RecvStream,
         head: Option<Bytes>,
     ) -> BidiStream {
         let frames = Frames::bidirectional(self.limit);
@@ -111,8 +112,9 @@ impl Adapter {
         cx: &mut Context<'_>,
         head: &mut Option<Bytes>,
     ) -> Poll<Result<BidiStream, StreamErrorIncoming>> {
-        let opened = ready!(self.connection.poll_open_bi(cx)).map_err(no_stream)?;
-        Poll::Ready(Ok(self.both(opened, head.take())))
+        let opened = ready!(self.connection.poll_open_bi(cx));
+        let (send, recv) = opened.map_err(no_stream)?;
+        Poll::Ready(Ok(self.both(send, recv, head.take())))
     }
 }
 
@@ -180,10 +182,9 @@ impl quic::Connection<Bytes> for Adapter {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
-        let accepted = ready!(self.connection.poll_accept_bi(cx)).map_err(lost)?;
-        let stopped = accepted.0.stopped();
-        self.hints.leave_opened(accepted.0.id().as_u64(), stopped);
-        Poll::Ready(Ok(self.both(accepted, None)))
+        let (send, recv) = ready!(self.connection.poll_accept_bi(cx)).map_err(lost)?;
+        self.hints.leave_opened(send.id().as_u64(), send.stopped());
+        Poll::Ready(Ok(self.both(send, recv, None)))
     }
 
     fn opener(&self) -> Self::OpenStreams {

@@ -72,7 +72,8 @@ impl ClientConnect {
         exchange.leave();
         drop(exchange);
         // The connection closes when its last user is dropped.
-        let (send, recv) = tunnel(&hints, stream, (Box::new(link.clone()), Box::new(link)))?;
+        let (sender_keeps, receiver_keeps) = (Box::new(link.clone()), Box::new(link));
+        let (send, recv) = tunnel(&hints, stream, sender_keeps, receiver_keeps)?;
         Some((send, recv, datagrams))
     }
 }

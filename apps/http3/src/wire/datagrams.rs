@@ -240,7 +240,8 @@ impl DatagramFlow {
     /// [`DatagramRefused`].
     pub fn send(
         &self,
-        (context, ce): (u8, Option<u8>),
+        context: u8,
+        ce: Option<u8>,
         ecn: Ecn,
         payload: &[u8],
     ) -> Result<(), DatagramRefused> {

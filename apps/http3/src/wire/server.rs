@@ -213,7 +213,7 @@ impl ServerExchange {
         hints.want_parts(stream);
         self.left = true;
         drop(self);
-        tunnel(&hints, stream, (Box::new(()), Box::new(())))
+        tunnel(&hints, stream, Box::new(()), Box::new(()))
     }
 
     /// Ends the exchange immediately with an HTTP/3 error code.

@@ -49,7 +49,8 @@ pub struct TunnelRecv {
 pub(super) fn tunnel(
     hints: &Hints,
     stream: u64,
-    keep: (Keep, Keep),
+    sender_keeps: Keep,
+    receiver_keeps: Keep,
 ) -> Option<(TunnelSend, TunnelRecv)> {
     let Parts { send, recv } = hints.take_parts(stream);
     let send = TunnelSend {
@@ -58,14 +59,14 @@ pub(super) fn tunnel(
         payload: Bytes::new(),
         ended: false,
         acknowledged: None,
-        _keep: keep.0,
+        _keep: sender_keeps,
     };
     let recv = TunnelRecv {
         received: recv?,
         left: 0,
         chunk: Bytes::new(),
         ended: false,
-        _keep: keep.1,
+        _keep: receiver_keeps,
     };
     Some((send, recv))
 }

@@ -241,7 +241,7 @@ pub struct FlowReport {
 
 impl FlowReport {
     /// Creates the report from the shares of time in which the receivers accepted no bytes.
-    pub(super) fn new(side: Side, (up, down): (f64, f64), stalled: bool) -> Self {
+    pub(super) fn new(side: Side, up: f64, down: f64, stalled: bool) -> Self {
         Self {
             up: side.waits(true, up, stalled),
             down: side.waits(false, down, stalled),
@@ -349,13 +349,17 @@ mod tests {
     #[test]
     fn the_direction_into_the_path_has_the_queue() {
         for side in [Side::Tunnel, Side::Proxy] {
-            let report = FlowReport::new(side, side.into_path(0.75), false);
+            let (up, down) = side.into_path(0.75);
+            let report = FlowReport::new(side, up, down, false);
             assert_eq!(
                 (report.up.longest(), report.down.longest()),
                 ("path", "path")
             );
         }
-        let report = |side: Side| FlowReport::new(side, side.into_path(0.25), false);
+        let report = |side: Side| {
+            let (up, down) = side.into_path(0.25);
+            FlowReport::new(side, up, down, false)
+        };
         assert_eq!(report(Side::Tunnel).up.longest(), "application");
         assert_eq!(report(Side::Proxy).down.longest(), "target");
     }

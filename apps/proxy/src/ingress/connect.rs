@@ -135,8 +135,7 @@ impl<O: Outbound> Ingress<O> {
         if local.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.is_err() {
             return self.give_up(read, write);
         }
-        let flow = (read, write);
-        self.join(local, head.split_off(length), flow, &listed)
+        self.join(local, head.split_off(length), read, write, &listed)
             .await;
     }
 }

@@ -247,8 +247,8 @@ impl<O: Outbound> Ingress<O> {
         let opened = self.open(&local, target, &mut early).await;
         let sent = listed.up.bytes();
         self.counters.up.fetch_add(sent, Ordering::Relaxed);
-        if let Some(Ok(flow)) = opened {
-            self.join(local, Vec::new(), flow, &listed).await;
+        if let Some(Ok((read, write))) = opened {
+            self.join(local, Vec::new(), read, write, &listed).await;
         }
     }
 
@@ -332,13 +332,14 @@ impl<O: Outbound> Ingress<O> {
         &self,
         local: TcpStream,
         early: Vec<u8>,
-        flow: (O::Read, O::Write),
+        read: O::Read,
+        write: O::Write,
         carried: &Carried,
     ) {
-        if let Some(stall) = flow.1.stall() {
+        if let Some(stall) = write.stall() {
             carried.set_stall(stall);
         }
-        let traffic = splice::splice(local, early, flow, carried).await;
+        let traffic = splice::splice(local, early, read, write, carried).await;
         let Counters {
             up, down, reset, ..
         } = &*self.counters;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::Ingress;
-use super::udp::{Back, Flows, LONGEST, Shared, receive};
+use super::udp::{Back, Ends, Flows, LONGEST, Shared, receive};
 use crate::count;
 use crate::outbound::{self, Outbound, Refusal};
 use crate::target::{Host, Target, TargetError};
@@ -49,7 +49,7 @@ impl<O: Outbound> Ingress<O> {
         if local.write_all(&reply(0, own)).await.is_err() {
             return self.give_up(read, write);
         }
-        self.join(local, Vec::new(), (read, write), &listed).await;
+        self.join(local, Vec::new(), read, write, &listed).await;
     }
 }
 
@@ -222,12 +222,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Named<'a> {
     Address(IpAddr),
     Name(&'a [u8]),
 }
 
-fn target((host, port): (Named<'_>, u16)) -> Result<Target, SocksError> {
+fn target(host: Named<'_>, port: u16) -> Result<Target, SocksError> {
     let host = match host {
         Named::Address(address) => Host::Address(address),
         Named::Name(name) => {
@@ -267,10 +268,10 @@ pub fn request(bytes: &[u8]) -> Result<(Request, usize), SocksError> {
     if reader.byte()? != 0 {
         return Err(SocksError::Reserved);
     }
-    let address = reader.address()?;
+    let (host, port) = reader.address()?;
     let request = match command {
-        1 => Request::Connect(target(address)?),
-        3 => Request::Associate(Some(address.1).filter(|port| *port != 0)),
+        1 => Request::Connect(target(host, port)?),
+        3 => Request::Associate(Some(port).filter(|port| *port != 0)),
         other => return Err(SocksError::Command(other)),
     };
     Ok((request, reader.at))
@@ -294,7 +295,8 @@ pub fn datagram(bytes: &[u8]) -> Result<(Target, &[u8]), SocksError> {
     if reader.array()? != [0; 3] {
         return Err(SocksError::Reserved);
     }
-    let target = target(reader.address()?)?;
+    let (host, port) = reader.address()?;
+    let target = target(host, port)?;
     Ok((target, bytes.get(reader.at..).unwrap_or_default()))
 }
 
@@ -384,8 +386,12 @@ impl<O: Outbound> Ingress<O> {
                 continue;
             };
             port = Some(address.port());
-            let way = ("socks", address, &target);
-            flows.offer(self, target.clone(), way, (payload, ecn), || {
+            let ends = Ends {
+                by: "socks",
+                client: address,
+                target: &target,
+            };
+            flows.offer(self, target.clone(), ends, payload, ecn, || {
                 let header = datagram_header(&target);
                 Ok(Client {
                     socket: Shared::new(&socket),

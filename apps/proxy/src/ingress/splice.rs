@@ -51,7 +51,8 @@ pub struct Traffic {
 pub async fn splice<R, W>(
     local: TcpStream,
     early: Vec<u8>,
-    (mut read, mut write): (R, W),
+    mut read: R,
+    mut write: W,
     carried: &Carried,
 ) -> Traffic
 where
@@ -63,8 +64,8 @@ where
     let (mut from, mut to) = (Half(&local), Half(&local));
     let traffic = {
         let watch = pin!(broken(&local));
-        let flow = (&mut read, &mut write);
-        join((&mut from, &mut to), early, flow, watch, carried).await
+        let (read, write) = (&mut read, &mut write);
+        join(&mut from, &mut to, early, read, write, watch, carried).await
     };
     if !traffic.reset {
         let _ = SockRef::from(&local).set_linger(None);
@@ -74,9 +75,11 @@ where
 
 /// Joins any pair of local halves to a flow until both directions have ended.
 pub async fn join<A, B, R, W>(
-    (from, to): (&mut A, &mut B),
+    from: &mut A,
+    to: &mut B,
     early: Vec<u8>,
-    (read, write): (&mut R, &mut W),
+    read: &mut R,
+    write: &mut W,
     mut broken: Pin<&mut impl Future<Output = ()>>,
     carried: &Carried,
 ) -> Traffic
@@ -369,8 +372,8 @@ mod tests {
         let (flow, mut target) = tokio::io::duplex(7);
         let (read, write) = tokio::io::split(flow);
         let splice = tokio::spawn(async move {
-            let flow = (Flow(read), Flow(write));
-            splice(local, b"early ".to_vec(), flow, &Carried::default()).await
+            let (read, write) = (Flow(read), Flow(write));
+            splice(local, b"early ".to_vec(), read, write, &Carried::default()).await
         });
 
         client.write_all(b"and what follows").await.unwrap();

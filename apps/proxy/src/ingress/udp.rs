@@ -55,7 +55,7 @@ struct Queue {
 
 impl Queue {
     /// Returns false if there is no room.
-    fn push(&self, (payload, ecn): (&[u8], Ecn)) -> bool {
+    fn push(&self, payload: &[u8], ecn: Ecn) -> bool {
         let before = self.bytes.fetch_add(payload.len(), Ordering::Relaxed);
         let pushed = before + payload.len() <= QUEUE_BYTES
             && (self
@@ -69,6 +69,15 @@ impl Queue {
     }
 }
 
+/// Where a datagram comes from, and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends<'a> {
+    /// The kind of the listener.
+    pub(super) by: &'a str,
+    pub(super) client: SocketAddr,
+    pub(super) target: &'a Target,
+}
+
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
     pub(super) fn new() -> Self {
         Self(Arc::default())
@@ -80,8 +89,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
         &self,
         ingress: &Ingress<O>,
         key: K,
-        (by, client, target): (&str, SocketAddr, &Target),
-        datagram: (&[u8], Ecn),
+        Ends { by, client, target }: Ends<'_>,
+        payload: &[u8],
+        ecn: Ecn,
         back: impl FnOnce() -> io::Result<B>,
     ) {
         let mut map = lock(&self.0);
@@ -115,7 +125,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Flows<K> {
                 entry.insert(Queue { payloads, bytes })
             }
         };
-        if !queue.push(datagram) {
+        if !queue.push(payload, ecn) {
             count(&ingress.counters.dropped);
         }
     }
@@ -276,8 +286,12 @@ impl<O: Outbound> Ingress<O> {
         loop {
             let (length, address, ecn) = receive(self, &socket, &mut buffer).await;
             let payload = buffer.get(..length).unwrap_or_default();
-            let way = ("forward", address, &target);
-            flows.offer(self, address, way, (payload, ecn), || {
+            let ends = Ends {
+                by: "forward",
+                client: address,
+                target: &target,
+            };
+            flows.offer(self, address, ends, payload, ecn, || {
                 let socket = Shared::new(&socket);
                 Ok(Client { socket, address })
             });

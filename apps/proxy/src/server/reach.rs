@@ -190,17 +190,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Relays until both directions have ended. Dropping the future earlier resets both sides,
 /// because the target's socket has zero linger time.
 ///
-/// A reset of either side, which has then also been sent to the other side.
 /// A reset of either side, which the other side has got then.
 pub(super) async fn relay(
     target: TcpStream,
     client: &Connection,
-    (mut send, mut recv): (TunnelSend, TunnelRecv),
-    bytes: (&Counters, &Carried),
+    mut send: TunnelSend,
+    mut recv: TunnelRecv,
+    all: &Counters,
+    flow: &Carried,
 ) -> io::Result<()> {
     let relayed = tokio::try_join!(
-        up(&target, client, &mut recv, bytes),
-        down(&target, &mut send, bytes),
+        up(&target, client, &mut recv, all, flow),
+        down(&target, &mut send, all, flow),
     );
     match relayed {
         Ok(_) => SockRef::from(&target).set_linger(None),
@@ -217,7 +218,8 @@ async fn up(
     target: &TcpStream,
     client: &Connection,
     recv: &mut TunnelRecv,
-    (all, flow): (&Counters, &Carried),
+    all: &Counters,
+    flow: &Carried,
 ) -> io::Result<()> {
     loop {
         let chunk = tokio::select! {
@@ -262,7 +264,8 @@ async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {
 async fn down(
     target: &TcpStream,
     send: &mut TunnelSend,
-    (all, flow): (&Counters, &Carried),
+    all: &Counters,
+    flow: &Carried,
 ) -> io::Result<()> {
     let stopped = send.stopped();
     tokio::pin!(stopped);

@@ -154,17 +154,17 @@ impl Flow<'_> {
             Ok(stream) => stream,
             Err(refusal) => return self.refused(exchange, target, &refusal).await,
         };
-        let Some(tunnel) = accept(exchange, []).await? else {
+        let Some((send, recv)) = accept(exchange, []).await? else {
             return Ok(());
         };
         count(&shared.counters.tcp_flows);
         let counters = &shared.counters;
         let listed = self.list(Kind::Tcp, target);
-        listed.set_stall(tunnel.0.stall());
-        tunnel.0.start_flow();
-        tunnel.0.set_weight(rules.treatment(target).weight);
+        listed.set_stall(send.stall());
+        send.start_flow();
+        send.set_weight(rules.treatment(target).weight);
         let client = &session.connection;
-        if let Err(error) = reach::relay(stream, client, tunnel, (counters, &listed)).await {
+        if let Err(error) = reach::relay(stream, client, send, recv, counters, &listed).await {
             count(&counters.tcp_resets);
             let (user, client) = (self.place.user(), session.client);
             tracing::debug!(%client, user, %target, %error, "reset");
@@ -191,15 +191,22 @@ impl Flow<'_> {
         let own = contexts.and_then(|_| Contexts::PROXY.value());
         let fields = own.map(|own| (payload::FIELD, own));
         let accepted = accept(exchange, [capsules].into_iter().chain(fields)).await?;
-        if let (Some(tunnel), Some(datagrams), Some(place)) = (accepted, datagrams, &self.place.udp)
+        if let (Some((send, recv)), Some(datagrams), Some(place)) =
+            (accepted, datagrams, &self.place.udp)
         {
             count(&shared.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
-            let ways = (&datagrams, marking);
             let treatment = rules.treatment(target);
             datagrams.set_weight(treatment.weight);
             let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
-            relay(&socket, tunnel, ways, (shared, &listed, place), idle).await;
+            let out = Out {
+                socket: &socket,
+                marking,
+                shared,
+                flow: &listed,
+                place,
+            };
+            out.relay(send, recv, &datagrams, idle).await;
         }
         Ok(())
     }
@@ -274,37 +281,7 @@ async fn no_files(mut exchange: ServerExchange, method: &Method) -> Result<(), L
     exchange.finish(None).await
 }
 
-/// Relays until the client ends the flow or the idle timeout expires.
-pub(super) async fn relay(
-    socket: &UdpSocket,
-    (mut send, mut recv): (TunnelSend, TunnelRecv),
-    (datagrams, marking): (&DatagramFlow, Marking),
-    (shared, flow, place): (&Shared, &Carried, &UdpFlow),
-    idle: Duration,
-) {
-    flow.set_queue(Arc::clone(datagrams.queue()));
-    let out = Out {
-        socket,
-        marking,
-        shared,
-        flow,
-        place,
-    };
-    tokio::select! {
-        () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
-            out.to_target(&datagram, mark).await;
-        } } => {}
-        // The end of the stream ends the flow.
-        ended = out.capsules(&mut recv) => if ended.is_err() {
-            send.reset();
-        },
-        () = out.to_client(&mut send, datagrams) => {}
-        () = place.idle(|| idle) => count(&shared.counters.udp_idle),
-    }
-    // Ignore errors, because the client may be gone.
-    let _ = send.finish().await;
-}
-
+/// A UDP flow to its target.
 struct Out<'a> {
     socket: &'a UdpSocket,
     marking: Marking,
@@ -314,6 +291,30 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
+    /// Relays until the client ends the flow or the idle timeout expires.
+    async fn relay(
+        &self,
+        mut send: TunnelSend,
+        mut recv: TunnelRecv,
+        datagrams: &DatagramFlow,
+        idle: Duration,
+    ) {
+        self.flow.set_queue(Arc::clone(datagrams.queue()));
+        tokio::select! {
+            () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
+                self.to_target(&datagram, mark).await;
+            } } => {}
+            // The end of the stream ends the flow.
+            ended = self.capsules(&mut recv) => if ended.is_err() {
+                send.reset();
+            },
+            () = self.to_client(&mut send, datagrams) => {}
+            () = self.place.idle(|| idle) => count(&self.shared.counters.udp_idle),
+        }
+        // Ignore errors, because the client may be gone.
+        let _ = send.finish().await;
+    }
+
     /// Sends the payload of an HTTP datagram to the target. `mark` is the ECN field of its packet.
     async fn to_target(&self, datagram: &[u8], mark: Ecn) {
         let counters = &self.shared.counters;
@@ -363,12 +364,12 @@ impl Out<'_> {
                 Err(_) => return,
             };
             let (length, ecn) = (received.length, received.ecn);
-            let contexts = self.marking.contexts(ecn);
+            let (context, ce) = self.marking.contexts(ecn);
             let payload = buffer.get(..length).unwrap_or_default();
-            let sent = match datagrams.send(contexts, ecn, payload) {
+            let sent = match datagrams.send(context, ce, ecn, payload) {
                 Err(DatagramRefused::TooLong) => {
                     count(&counters.capsules_down);
-                    let capsule: Bytes = capsule::datagram([&[contexts.0], payload]);
+                    let capsule: Bytes = capsule::datagram([&[context], payload]);
                     send.send(capsule).await.is_ok()
                 }
                 sent => sent.is_ok(),

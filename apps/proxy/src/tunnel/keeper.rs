@@ -137,7 +137,7 @@ async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
     loop {
         let begun = Instant::now();
         let why = match soon(dialer).await {
-            Ok(link) => hold(dialer, &changes, (link, &mut id), tell).await,
+            Ok(link) => hold(dialer, &changes, link, &mut id, tell).await,
             Err(why) => {
                 tracing::warn!(%server, why, "cannot connect");
                 why
@@ -189,7 +189,8 @@ async fn check_kind(link: &ClientLink, server: impl Display) -> Infallible {
 async fn hold(
     dialer: &Dialer,
     changes: &Changes,
-    (mut link, id): (ClientLink, &mut u64),
+    mut link: ClientLink,
+    id: &mut u64,
     tell: &watch::Sender<State>,
 ) -> String {
     let server = dialer.server();

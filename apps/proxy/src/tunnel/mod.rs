@@ -133,7 +133,7 @@ impl Tunnel {
             loop {
                 let Kept { link, id } = keeper.link(lost, times.wait).await?;
                 let attempt = tokio::select! {
-                    attempt = attempt(&link, (head.clone(), protocol), early, &mut sent) => attempt,
+                    attempt = attempt(&link, head.clone(), protocol, early, &mut sent) => attempt,
                     () = keeper.left(id) => {
                         if sent {
                             return Err(Refusal::Proxy("it is silent".to_owned()));
@@ -184,7 +184,8 @@ impl Tunnel {
 /// Opens a flow on a connection. Sets `sent` when early bytes are sent.
 async fn attempt(
     link: &ClientLink,
-    (head, protocol): (Request<()>, Option<&str>),
+    head: Request<()>,
+    protocol: Option<&str>,
     early: &mut (impl AsyncRead + Unpin),
     sent: &mut bool,
 ) -> Result<Result<Opened, Refusal>, LinkError> {
@@ -373,15 +374,15 @@ impl Datagrams for Flow {
             let why = format!("a UDP payload has {MOST} bytes at most");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let contexts = self.marking.contexts(ecn);
+        let (context, ce) = self.marking.contexts(ecn);
         let sent = match &self.datagrams {
-            Some(datagrams) => datagrams.send(contexts, ecn, &payload),
+            Some(datagrams) => datagrams.send(context, ce, ecn, &payload),
             None => Err(DatagramRefused::TooLong),
         };
         match sent {
             Ok(()) => Ok(()),
             Err(DatagramRefused::TooLong) => {
-                let capsule = capsule::datagram([&[contexts.0], &payload]);
+                let capsule = capsule::datagram([&[context], &payload]);
                 self.send.lock().await.send(capsule).await
             }
             Err(error) => Err(io::Error::new(io::ErrorKind::NotConnected, error)),

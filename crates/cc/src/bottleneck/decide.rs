@@ -160,7 +160,7 @@ impl HiddenHop {
     fn begin_trial(&mut self, now: Instant, trigger: Sample, srtt: Duration, window: u64) {
         let (sent, arriving) = self.rates(now, &trigger, srtt, window);
         let least = least_pace(srtt, self.mtu);
-        let trial = Trial::new(now, self.last_sent, trigger, (sent, arriving), least, srtt);
+        let trial = Trial::new(now, self.last_sent, trigger, sent, arriving, least, srtt);
         self.trial_cap = cap(trial.pace(), srtt, self.mtu);
         self.before = window;
         self.state = State::Trial(trial);

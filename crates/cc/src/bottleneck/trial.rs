@@ -76,7 +76,8 @@ impl Trial {
         now: Instant,
         last_sent: u64,
         trigger: Sample,
-        (sent, delivered): (u64, u64),
+        sent: u64,
+        delivered: u64,
         least: u64,
         srtt: Duration,
     ) -> Self {

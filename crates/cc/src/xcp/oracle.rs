@@ -119,7 +119,7 @@ impl WindowRouter {
     }
 
     /// H_feedback in bytes of window.
-    pub(crate) fn feedback(&self, (rtt, window, size): (f64, f64, f64)) -> f64 {
+    pub(crate) fn feedback(&self, rtt: f64, window: f64, size: f64) -> f64 {
         self.per_p * rtt * rtt * size / window - self.per_n * rtt * size
     }
 }

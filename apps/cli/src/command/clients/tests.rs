@@ -1,10 +1,21 @@
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 fn read(text: &str) -> anyhow::Result<Clients> {
     let here = tempfile::tempdir().unwrap();
-    std::fs::write(here.path().join("one"), "secret-1\n").unwrap();
-    std::fs::write(here.path().join("two"), "secret-2").unwrap();
-    std::fs::write(here.path().join("bad"), "two words").unwrap();
+    for (name, token, mode) in [
+        ("one", "secret-of-client-1\n", 0o600),
+        ("two", "secret-of-client-2", 0o640),
+        ("bad", "two words", 0o600),
+        ("short", "15-are-too-few!", 0o600),
+        ("open", "secret-of-client-3", 0o644),
+    ] {
+        let path = here.path().join(name);
+        std::fs::write(&path, token).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
     let path = here.path().join("clients.toml");
     std::fs::write(&path, text).unwrap();
     Clients::read(&path, here.path())
@@ -27,14 +38,20 @@ fn requests_belong_to_the_client_of_their_token() {
     )
     .unwrap();
     let name = |value: Option<&str>| clients.name(&request(value), None).map(ToOwned::to_owned);
-    assert_eq!(name(Some("Bearer secret-1")).as_deref(), Some("one"));
-    assert_eq!(name(Some("bearer  secret-2")).as_deref(), Some("two"));
+    assert_eq!(
+        name(Some("Bearer secret-of-client-1")).as_deref(),
+        Some("one")
+    );
+    assert_eq!(
+        name(Some("bearer  secret-of-client-2")).as_deref(),
+        Some("two")
+    );
     for none in [
         None,
         Some(""),
         Some("Bearer"),
-        Some("Bearer secret-3"),
-        Some("Basic secret-1"),
+        Some("Bearer secret-of-client-3"),
+        Some("Basic secret-of-client-1"),
     ] {
         assert_eq!(name(none), None, "{none:?}");
         let reply = clients.admit(&request(none), None).unwrap_err();
@@ -42,7 +59,7 @@ fn requests_belong_to_the_client_of_their_token() {
         assert!(reply.headers.contains_key(WWW_AUTHENTICATE));
     }
     let grant = clients
-        .admit(&request(Some("Bearer secret-1")), None)
+        .admit(&request(Some("Bearer secret-of-client-1")), None)
         .unwrap();
     assert!(grant.rules.get && !grant.rules.list && grant.rules.put == PutRights::None);
     assert_eq!(grant.rules.prefix, [b"a", b"b"]);
@@ -50,7 +67,10 @@ fn requests_belong_to_the_client_of_their_token() {
 
     let anyone = read("[[client]]\nname = \"anyone\"\nrights = [\"list\"]\n").unwrap();
     assert_eq!(anyone.name(&request(None), None), Some("anyone"));
-    assert_eq!(anyone.name(&request(Some("Bearer secret-1")), None), None);
+    assert_eq!(
+        anyone.name(&request(Some("Bearer secret-of-client-1")), None),
+        None
+    );
 }
 
 #[test]
@@ -66,7 +86,10 @@ fn connections_belong_to_the_client_of_their_certificate() {
     assert_eq!(name(None, Some(pin)), Some("pinned"));
     assert_eq!(name(None, Some(other)), None);
     assert_eq!(name(None, None), None);
-    assert_eq!(name(Some("Bearer secret-1"), Some(pin)), Some("one"));
+    assert_eq!(
+        name(Some("Bearer secret-of-client-1"), Some(pin)),
+        Some("one")
+    );
     assert_eq!(name(Some("Bearer wrong"), Some(pin)), None);
 }
 
@@ -81,6 +104,8 @@ fn what_is_wrong_is_named_with_its_line_or_client() {
         ("[[client]]\nname = \"a\"\n".to_owned(), "rights"),
         (with("token-file = \"none\""), "none"),
         (with("token-file = \"bad\""), "visible"),
+        (with("token-file = \"short\""), "16 characters at least"),
+        (with("token-file = \"open\""), "all users can read"),
         (with("token-env = \"NO_SUCH_TOKEN\""), "NO_SUCH_TOKEN"),
         (with("token-file = 'one'\ntoken-env = 'X'"), "one of them"),
         (with("pin = \"sha256:12\""), "64 hexadecimal"),

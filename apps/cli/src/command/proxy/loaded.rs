@@ -98,12 +98,7 @@ impl Loaded {
         let tokens = &self.config.tokens;
         let identity = match &self.config.certificate {
             Some((cert, key)) => {
-                let read = |path: &PathBuf| {
-                    std::fs::read(path)
-                        .with_context(|| format!("cannot read {}", path.display()))
-                        .map_err(Failure::usage)
-                };
-                Identity::from_pem(&read(cert)?, &read(key)?, &[ALPN]).map_err(Failure::usage)?
+                Identity::from_files(cert, key, &[ALPN]).map_err(Failure::usage)?
             }
             None if tokens.as_os_str().is_empty() => Identity::new(&[ALPN])?,
             None => Identity::kept(tokens, &[ALPN])?,
@@ -154,7 +149,8 @@ fn random() -> io::Result<String> {
 }
 
 pub(super) fn uris(
-    (config, users): (&Config, &[(String, Credential)]),
+    config: &Config,
+    users: &[(String, Credential)],
     listening: SocketAddr,
     pin: Option<Pin>,
 ) -> Result<Vec<NamedUri>, Failure> {
@@ -246,7 +242,7 @@ impl Joined {
             return Ok(());
         }
         let pin = pin.and_then(|pin| pin.parse().ok());
-        print(&uris((&self.config, &self.users), listening, pin)?)
+        print(&uris(&self.config, &self.users, listening, pin)?)
     }
 
     /// Binds the status socket and the metrics port.

@@ -134,7 +134,10 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         let began = session::now();
         let attempt = match attempt(&args, &stop, &files, existing, uploads.clone()).await {
             Err(Failure::Failed(error)) => {
-                let names = files.iter().map(failed);
+                let names = files.iter().map(|(path, name)| {
+                    let what = format!("cannot store {}", path.display());
+                    (shown(name), what)
+                });
                 let mut figures = Figures::unconnected(began.elapsed(), &error, names);
                 figures.transfer.algorithm = Some(args.cc.clone().unwrap_or_default().to_string());
                 figures
@@ -163,11 +166,6 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         .is_stopped()
         .then(|| session::interrupted_transfer().to_string());
     figures.say(args.client.json, args.moving.quiet)
-}
-
-/// Returns the name of a file that failed, and what failed.
-fn failed((path, name): &(PathBuf, PathName)) -> (String, String) {
-    (shown(name), format!("cannot store {}", path.display()))
 }
 
 /// Connects and stores the remaining files.

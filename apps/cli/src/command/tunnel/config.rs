@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -296,11 +295,6 @@ pub(super) fn uri(text: Option<&str>, file: Option<&Path>) -> anyhow::Result<Pro
     let (_, uri) = text.trim().rsplit_once(' ').unwrap_or(("", text.trim()));
     uri.parse()
         .with_context(|| format!("{shown} has no URI of a proxy"))
-}
-
-/// Returns true if other users of this machine can read a file.
-pub(super) fn is_open_to_others(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
 }
 
 /// Returns the proxy's addresses, which packets must reach directly.

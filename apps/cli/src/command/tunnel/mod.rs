@@ -16,6 +16,7 @@ use pathmark_proxy::uri::ProxyUri;
 use pathmark_transport::crypto::tls::{self, TlsClientConfig, Trust};
 
 use super::control::{Control, ShowArgs};
+use super::identity::is_open_to_others;
 use super::session::{self, DscpArgs, Stop};
 use super::{Failure, Outcome, output, trust, values};
 use config::{File, Listeners, Transparent};
@@ -171,7 +172,7 @@ fn show(args: &ShowArgs) -> Outcome {
 }
 
 fn readable(path: Option<&std::path::Path>) -> Option<String> {
-    let path = path.filter(|path| config::is_open_to_others(path))?;
+    let path = path.filter(|path| is_open_to_others(path))?;
     let shown = path.display();
     Some(format!(
         "all users can read the token in {shown}; chmod o-r {shown}"

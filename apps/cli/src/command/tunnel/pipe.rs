@@ -43,9 +43,16 @@ pub(super) async fn pipe(args: Args, stop: Stop) -> Outcome {
     };
     let (mut input, mut output) = (tokio::io::stdin(), Output(tokio::io::stdout()));
     let broken = pin!(stop.stopped());
-    let local = (&mut input, &mut output);
-    let flow = (&mut read, &mut write);
-    let traffic = splice::join(local, Vec::new(), flow, broken, &Carried::default()).await;
+    let traffic = splice::join(
+        &mut input,
+        &mut output,
+        Vec::new(),
+        &mut read,
+        &mut write,
+        broken,
+        &Carried::default(),
+    )
+    .await;
     // Wait so that the target receives the end or the reset.
     if let Ok(connection) = tunnel.connection() {
         session::leave(&connection, &stop, session::HTTP3).await;

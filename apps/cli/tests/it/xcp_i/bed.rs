@@ -33,7 +33,7 @@ const SECRET: &str = "known to both ends of the cloud";
 /// Returns the path of a file with the secret that hosts and routers share.
 pub(crate) fn secret_file(directory: &TempDir) -> String {
     let file = directory.path().join("secret");
-    std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+    crate::common::write_private(&file, &format!("{SECRET}\n"));
     file.to_str().unwrap().to_owned()
 }
 

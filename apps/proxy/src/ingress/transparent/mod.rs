@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::sleep;
 
 use super::listen::{self, BACKLOG, ListenError};
-use super::udp::{Back, Flows, LONGEST, PAUSE};
+use super::udp::{Back, Ends, Flows, LONGEST, PAUSE};
 use super::{Ingress, splice};
 use crate::count;
 use crate::outbound::{self, Outbound};
@@ -26,7 +26,7 @@ use crate::target::Target;
 /// # Errors
 /// [`ListenError`]. Lacking IPv6 is not an error.
 pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
-    all(port, (Type::STREAM, Protocol::TCP), adopt)
+    all(port, Type::STREAM, Protocol::TCP, adopt)
 }
 
 /// Opens transparent sockets for datagrams like [`tcp`].
@@ -34,12 +34,13 @@ pub fn tcp(port: u16) -> Result<Vec<TcpListener>, ListenError> {
 /// # Errors
 /// The same as [`tcp`].
 pub fn udp(port: u16) -> Result<Vec<UdpSocket>, ListenError> {
-    all(port, (Type::DGRAM, Protocol::UDP), adopt_udp)
+    all(port, Type::DGRAM, Protocol::UDP, adopt_udp)
 }
 
 fn all<T>(
     port: u16,
-    (kind, protocol): (Type, Protocol),
+    kind: Type,
+    protocol: Protocol,
     adopt: impl Fn(Socket, SocketAddr) -> io::Result<T>,
 ) -> Result<Vec<T>, ListenError> {
     let mut listeners = Vec::new();
@@ -245,9 +246,12 @@ impl<O: Outbound> Ingress<O> {
             };
             let target = Target::from(way.to);
             let payload = buffer.get(..received.length).unwrap_or_default();
-            let listed = ("tproxy", way.from, &target);
-            let datagram = (payload, received.ecn);
-            flows.offer(self, way, listed, datagram, || {
+            let ends = Ends {
+                by: "tproxy",
+                client: way.from,
+                target: &target,
+            };
+            flows.offer(self, way, ends, payload, received.ecn, || {
                 Client::new(raw.as_ref(), way)
             });
         }

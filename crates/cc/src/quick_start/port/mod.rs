@@ -105,7 +105,7 @@ impl<L: LinkController> QuickStartLink<L> {
         let shared = dealt.is_some_and(|(since, _)| self.waiting.has(flow, since));
         answer.approved = match dealt {
             None => free.min(wanted),
-            Some(left) => self.share_given_back(flow, left, free).min(wanted),
+            Some((since, of)) => self.share_given_back(flow, since, of, free).min(wanted),
         };
         // A rate that is dealt out is already an equal share.
         if dealt.is_none()
@@ -207,7 +207,7 @@ impl<L: LinkController> QuickStartLink<L> {
     /// Returns the rate for a flow while `of` is dealt out among flows that have asked since
     /// `since`: an equal share if the flow has asked since then, or otherwise the remainder of the
     /// `free` rate.
-    fn share_given_back(&self, flow: u32, (since, of): (Instant, u64), free: u64) -> u64 {
+    fn share_given_back(&self, flow: u32, since: Instant, of: u64, free: u64) -> u64 {
         if !self.waiting.has(flow, since) {
             return free.saturating_sub(of);
         }

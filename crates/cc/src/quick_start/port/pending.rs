@@ -232,8 +232,9 @@ impl Pending {
     ) {
         let rtt = rtt.unwrap_or(UNKNOWN_RTT);
         let believed = self.believed(rtt);
-        let memory = |rtt: Duration| times(rtt, MEMORY_RTTS).max(LEAST_MEMORY);
-        let patience = times(believed, PATIENCE_RTTS).max(believed + LEAST_PATIENCE);
+        let memory = |rtt: Duration| times(rtt, MEMORY_RTTS.0, MEMORY_RTTS.1).max(LEAST_MEMORY);
+        let patience =
+            times(believed, PATIENCE_RTTS.0, PATIENCE_RTTS.1).max(believed + LEAST_PATIENCE);
         let grant = Grant {
             flow,
             source,
@@ -296,7 +297,7 @@ impl Pending {
         }
         let reported = grant.reported;
         grant.counts_until = grant.counts_until.min(now + LEAST_MEMORY);
-        grant.look_at = Some(now + times(grant.rtt, LOOK_RTTS));
+        grant.look_at = Some(now + times(grant.rtt, LOOK_RTTS.0, LOOK_RTTS.1));
         self.add_up();
         Some(reported)
     }
@@ -399,7 +400,7 @@ impl Pending {
     }
 }
 
-fn times(rtt: Duration, (num, den): (u32, u32)) -> Duration {
+fn times(rtt: Duration, num: u32, den: u32) -> Duration {
     rtt.saturating_mul(num) / den
 }
 

@@ -17,7 +17,7 @@
 //! - The interval is never shorter than the time of 64 full packets, computed from the mean
 //!   capacity over several seconds and not from the current capacity.
 
-use crate::base::arith::{micros, mul_div};
+use crate::base::arith::{PPM, micros, mul_div};
 use crate::base::rtt_sketch::{FEW, RttSketch, WORTH};
 use crate::base::{Duration, Instant};
 use crate::signals::VcpAnswer;
@@ -43,8 +43,8 @@ const CAPACITY_OVER: Duration = Duration::from_secs(10);
 /// The interval falls by at most half an octave (√½) in this time, and only if the target is at
 /// least a quarter octave away.
 const LOWER_EVERY: Duration = Duration::from_millis(500);
-const HALF_OCTAVE: (u64, u64) = (707_107, 1_000_000);
-const QUARTER_OCTAVE: (u64, u64) = (840_896, 1_000_000);
+const HALF_OCTAVE_PPM: u64 = 707_107;
+const QUARTER_OCTAVE_PPM: u64 = 840_896;
 #[derive(Clone, Debug)]
 struct Auto {
     sketch: RttSketch,
@@ -180,8 +180,8 @@ impl TRho {
             auto.lowered = now;
         } else if now - auto.lowered >= LOWER_EVERY {
             let target = auto.target(auto.sketch.long(stated, FALLING));
-            if target <= scaled(self.current, QUARTER_OCTAVE) {
-                self.current = target.max(scaled(self.current, HALF_OCTAVE));
+            if target <= scaled(self.current, QUARTER_OCTAVE_PPM) {
+                self.current = target.max(scaled(self.current, HALF_OCTAVE_PPM));
                 auto.lowered = now;
             }
         }
@@ -236,8 +236,8 @@ impl Auto {
     }
 }
 
-fn scaled(d: Duration, by: (u64, u64)) -> Duration {
-    Duration::from_micros(mul_div(micros(d), by.0, by.1))
+fn scaled(d: Duration, ppm: u64) -> Duration {
+    Duration::from_micros(mul_div(micros(d), ppm, PPM))
 }
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ const LONGEST_T_RHO: Duration = Duration::from_millis(65_535);
 /// Up to this r, LOW is dominated by AI, so α may grow.
 const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
 
-/// However far α has grown, AI adds at most this share of the window per interval.
-const AI_PER_INTERVAL: (u64, u64) = (1, 4);
+/// However far α has grown, AI adds at most the window divided by this per interval.
+const AI_PER_INTERVAL: u64 = 4;
 
-/// AI must not undo the cuts of other flows meanwhile, so it adds at most this share of the window
+/// AI must not undo the cuts of other flows meanwhile, so it adds at most the window divided by this
 /// per interval, whatever α is.
-const AI_WHILE_SPARED: (u64, u64) = (1, 16);
+const AI_WHILE_SPARED: u64 = 16;
 
 /// If growth gives back at least half of a cut (1/16 of the window), the cut does not end the
 /// overload.
@@ -217,9 +217,9 @@ impl Steering {
     }
 
     /// A share of the window per interval in the unit of AI, 2^-16 packets per window: w/mtu ·
-    /// rtt/t_ρ · share.
-    fn share_of_window(&self, (num, den): (u64, u64), srtt: Duration, mtu: u64) -> u64 {
-        let share = mul_div(self.window.bytes(), num << 16, den * mtu);
+    /// rtt/t_ρ / part.
+    fn share_of_window(&self, part: u64, srtt: Duration, mtu: u64) -> u64 {
+        let share = mul_div(self.window.bytes(), 1 << 16, part * mtu);
         mul_div(
             share,
             micros(srtt.min(self.t_rho)).max(1),

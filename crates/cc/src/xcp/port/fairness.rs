@@ -139,7 +139,8 @@ pub(crate) fn aggregate(
     params: &XcpLinkParams,
     capacity_q16: u64,
     input_q16: u64,
-    (queue, wanted): (u64, u64),
+    queue: u64,
+    wanted: u64,
     mean_rtt_us: u64,
 ) -> i64 {
     let ppm = i128::from(PPM);

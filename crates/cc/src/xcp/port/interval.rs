@@ -247,7 +247,7 @@ impl XcpLink {
         if bytes > 0 {
             let wanted = mul_div(capacity >> 16, micros(self.wait), 1_000_000);
             let mean_rtt = self.mean_rtt_us;
-            total = aggregate(&self.params, capacity, input, (queue, wanted), mean_rtt);
+            total = aggregate(&self.params, capacity, input, queue, wanted, mean_rtt);
         }
         if let Some(start) = &mut self.start {
             let within = start.within(total, capacity, input, self.totals.net(), full);

@@ -55,7 +55,7 @@ fn pools(groups: &[(u64, u64)], queue: u64, mean_rtt_us: u64) -> (i64, Pools) {
     let sum_x = groups.iter().map(|(n, x)| u128::from(n * x)).sum();
     let input = rate_q16(packets * 1500, 100_000_000);
     let params = XcpLinkParams::default();
-    let total = aggregate(&params, to_q16(CAPACITY), input, (queue, 0), mean_rtt_us);
+    let total = aggregate(&params, to_q16(CAPACITY), input, queue, 0, mean_rtt_us);
     let moved = shuffle(SHUFFLE_PPM, input, total, u64::MAX);
     (total, Pools::new(total, moved, sum_x, packets * 1500))
 }

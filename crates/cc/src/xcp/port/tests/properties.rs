@@ -36,7 +36,7 @@ proptest! {
         let wanted = share_of(capacity, wanted_ppm, rtt_us);
         let input = rate_q16(bytes, elapsed_us * 1000);
         let params = XcpLinkParams::default();
-        let got = aggregate(&params, to_q16(capacity), input, (queue, wanted), rtt_us);
+        let got = aggregate(&params, to_q16(capacity), input, queue, wanted, rtt_us);
         let y = bytes as f64 / elapsed_us as f64 * 1e6;
         let stands = queue as f64 - wanted as f64;
         let want = 0.4 * (capacity as f64 - y) - 0.226 * stands / rtt_us as f64 * 1e6;
@@ -125,16 +125,17 @@ proptest! {
             / packets.iter().map(|(r, w, s)| r * s / w).sum::<f64>();
         let params = XcpLinkParams::default();
         let input = rate_q16(bytes, 200_000_000);
-        let total = aggregate(&params, to_q16(capacity), input, (queue, 0), (d * 1e6) as u64);
+        let total = aggregate(&params, to_q16(capacity), input, queue, 0, (d * 1e6) as u64);
         let moved = shuffle(SHUFFLE_PPM, input, total, u64::MAX);
         for (form, as_paper) in headers {
             let mut pools = Pools::new(total, moved, sum_x, bytes);
             let carried = form.carried(size);
             let answer = pools.settle(carried.delta, carried.x, u64::from(size));
             let got = form.feedback_q12(answer.delta, size) as f64 / 4096.0 * f64::from(size);
-            let want = paper.feedback(as_paper);
+            let (rtt, window, bytes) = as_paper;
+            let want = paper.feedback(rtt, window, bytes);
             let all = (total.unsigned_abs() + moved) as f64 / 65_536.0;
-            let parts = all * as_paper.0 / packets.len() as f64;
+            let parts = all * rtt / packets.len() as f64;
             let slack = 2.0 * f64::from(size) / 4096.0 + 1e-3 * (want.abs() + parts);
             prop_assert!((got - want).abs() <= slack, "{got} {want}");
         }
