@@ -210,7 +210,7 @@ impl Trial {
 /// The bottleneck link is called `bottleneck`.
 ///
 /// Values have the same form as in scenario files. They are checked when a
-/// [`Trial`](super::Trial) is created from them.
+/// [`Trial`] is created from them.
 #[derive(Clone, Debug)]
 pub struct Path {
     rate: String,

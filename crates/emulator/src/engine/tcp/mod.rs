@@ -90,7 +90,7 @@ fn read(bytes: &[u8]) -> Option<[u64; 3]> {
         .map(|fields: [[u8; 8]; 3]| fields.map(u64::from_be_bytes))
 }
 
-/// Receives the segments of a [`TcpSender`](super::TcpSender).
+/// Receives the segments of a [`TcpSender`].
 #[derive(Debug)]
 pub(super) struct TcpReceiver {
     /// Bytes in front of a segment's header.
