@@ -43,7 +43,8 @@ pub(crate) fn renew_v4(bytes: &mut [u8]) {
 pub(crate) fn write_v4(
     out: &mut [u8],
     total: u16,
-    (protocol, service): (u8, u8),
+    protocol: u8,
+    service: u8,
     from: Ipv4Addr,
     to: Ipv4Addr,
 ) -> Option<()> {

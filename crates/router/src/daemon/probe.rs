@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::run::{RunOptions, prepare};
 use super::socket::ControlError;
-use super::{RunError, headroom, socket};
+use super::{RunError, service, socket};
 use crate::config::{Config, PortSpec};
 use crate::setup::{FaultKind, look, named_addresses};
 use crate::tun::{LinkKind, find, sys};
@@ -64,7 +64,7 @@ pub fn missing(config: &Config) -> Vec<String> {
     }
     found.extend(taken_addresses(config));
     // If the kernel cannot be queried, `setup` will report it.
-    found.extend(headroom::too_little(config.memory.0));
+    found.extend(service::too_little(config.memory.0));
     let faults = look(config).unwrap_or_default();
     let others = faults.iter().filter(|fault| match fault.kind {
         FaultKind::Card | FaultKind::Shadow => true,

@@ -16,15 +16,15 @@ use pathmark_link::keys::RateValue;
 use super::assemble::{plan, put_in_force, router};
 use super::exchange::Hint;
 use super::measure::{Measurements, Reports, reached};
-use super::notify::Supervisor;
 use super::questions::{ControlClient, ControlServer, Request, Taken};
 use super::rates::History;
 use super::record::Recorder;
 use super::server::{Listener, Server};
+use super::service::Supervisor;
 use super::snapshot::{Reload, Snapshot, Surroundings, seconds};
 use super::socket::Socket;
 use super::steering::Steering;
-use super::{RunError, headroom, questions, socket, system};
+use super::{RunError, questions, service, socket, system};
 use crate::config::{Config, Interface};
 use crate::output;
 use crate::output::{To, log_line};
@@ -144,7 +144,7 @@ pub fn run(options: &RunOptions) -> Result<(), RunError> {
     // Privileges are per thread, and this is still the only thread.
     sys::drop_privileges(prepared.identity).map_err(system("give up privileges"))?;
     output::start().map_err(system("start a thread"))?;
-    if let Some(warning) = headroom::too_little(prepared.config.memory.0) {
+    if let Some(warning) = service::too_little(prepared.config.memory.0) {
         log_line!("warning: {warning}");
     }
     let now = prepared.driver.now();

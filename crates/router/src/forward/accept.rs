@@ -351,8 +351,14 @@ impl Router {
             let mut frame = Frame::new(buffer, len, offload);
             frame.hops = route.kernel.hops();
             if !route.fits {
-                let exit = (route.port, route.kernel);
-                self.fragment(now, frame.bytes(), offload, exit, believed);
+                self.fragment(
+                    now,
+                    frame.bytes(),
+                    offload,
+                    route.port,
+                    route.kernel,
+                    believed,
+                );
                 self.store.pool.give(frame);
                 continue;
             }
@@ -385,7 +391,8 @@ impl Router {
         now: Instant,
         bytes: &[u8],
         offload: Offload,
-        (port, kernel): (usize, KernelHops),
+        port: usize,
+        kernel: KernelHops,
         believed: bool,
     ) {
         let mtu = self.ports.get(port).map_or(0, |p| p.settings.mtu as usize);

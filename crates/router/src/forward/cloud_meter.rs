@@ -146,7 +146,7 @@ pub(super) fn udp_around(
             let begin = udp - usize::from(HEADER_V4);
             let total = u16::try_from(usize::from(HEADER_V4) + datagram).ok()?;
             let header = out.get_mut(begin..)?;
-            write_v4(header, total, (protocol::UDP, 0), source, destination)?;
+            write_v4(header, total, protocol::UDP, 0, source, destination)?;
             begin
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {

@@ -234,8 +234,8 @@ impl Router {
             put(&mut whole, 4, self.next_id);
             put(&mut whole, 6, 0);
             renew_v4(&mut whole);
-            let exit = (port, KernelHops::default());
-            self.fragment(now, &whole, Offload::default(), exit, true);
+            let (offload, kernel) = (Offload::default(), KernelHops::default());
+            self.fragment(now, &whole, offload, port, kernel, true);
             return;
         }
         let mut pieces = Vec::new();

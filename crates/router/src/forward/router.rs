@@ -304,8 +304,7 @@ impl Router {
                 route.kernel.note(&mut frame);
                 self.enqueue(now, route.port, frame, arrival, carrier, 1);
             } else {
-                let exit = (route.port, route.kernel);
-                self.fragment(now, bytes, offload, exit, believed);
+                self.fragment(now, bytes, offload, route.port, route.kernel, believed);
             }
             return;
         };

@@ -166,7 +166,7 @@ fn header_v4(out: &mut [u8], body: usize, from: Ipv4Addr, to: Ipv4Addr) -> Optio
     const SERVICE: u8 = 0xC0;
     let total = 20 + body;
     let len = u16::try_from(total).ok()?;
-    write_v4(out, len, (protocol::ICMP, SERVICE), from, to)?;
+    write_v4(out, len, protocol::ICMP, SERVICE, from, to)?;
     Some(total)
 }
 
@@ -206,6 +206,7 @@ fn is_host_v4(address: Ipv4Addr) -> bool {
 }
 
 /// Allows one event per `interval` on average, and up to `burst` at once after a pause.
+/// Packets that the router itself sends are limited so (RFC 1812 §4.3.2.8, RFC 4443 §2.4 (f)).
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     interval: Duration,

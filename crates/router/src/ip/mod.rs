@@ -6,16 +6,13 @@ mod fragment;
 mod icmp;
 #[cfg(test)]
 mod icmp_tests;
-mod reassembly;
 mod route;
-mod table;
 
 use pathmark_shim::checksum::Sum;
 
 use crate::offload::Partial;
-pub use fragment::{BadFragment, Fragments};
+pub use fragment::{BadFragment, Fragments, Reassembly, cut_v6};
 pub use icmp::{IcmpError, TokenBucket, checksum_holds, echo_reply, error as icmp_error};
-pub use reassembly::{Reassembly, cut_v6};
 pub use route::{Prefix, PrefixError, RouteTable, Routes};
 
 /// Sums `bytes` from `partial.start` and writes the checksum. If its place is outside the

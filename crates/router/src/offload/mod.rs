@@ -6,13 +6,11 @@
 //! pseudo-header. [`Super`] cuts such a packet, and [`Coalescer`] coalesces segments again on
 //! departure. A fast path therefore handles few large packets, whereas a slow one has no bursts.
 
-mod coalesce;
-mod split;
+mod segments;
 #[cfg(test)]
 mod tests;
 
-pub use coalesce::Coalescer;
-pub use split::{BadSuper, Super};
+pub use segments::{BadSuper, Coalescer, Super};
 
 /// Length of the header (without `num_buffers`, which TUN omits).
 pub const VNET_LEN: usize = 10;
