@@ -152,7 +152,7 @@ impl Fates<'_> {
             let next = self.spaces.next_number();
             let path = &mut self.paths.path;
             let narrower;
-            (report, narrower) = path.on_ack(now, ack, outcome, delay, (next, mtu_changed));
+            (report, narrower) = path.on_ack(now, ack, outcome, delay, next, mtu_changed);
             self.stats.mtu_black_holes += u64::from(narrower);
             self.spaces.after_data_ack();
             self.stats.packets_spurious += outcome.newly.spurious;

@@ -60,9 +60,10 @@ impl<'a> PacketBuilder<'a> {
 
     /// Sets the ECN field for the current contents of the datagram. `mark` is the path's.
     pub(super) const fn mark(&mut self, mark: Ecn) {
-        self.ecn = match self.long || !self.eliciting {
-            true => Ecn::NotEct,
-            false => mark,
+        self.ecn = if self.long || !self.eliciting {
+            Ecn::NotEct
+        } else {
+            mark
         };
     }
 

@@ -158,9 +158,10 @@ impl Sources {
     fn check_datagram(&self, path: &Path, bytes: usize) -> Result<(), DatagramError> {
         let max = self.max_datagram_size(path);
         let max = max.ok_or(DatagramError::Unsupported)?;
-        match bytes > max {
-            true => Err(DatagramError::TooLong(max)),
-            false => Ok(()),
+        if bytes > max {
+            Err(DatagramError::TooLong(max))
+        } else {
+            Ok(())
         }
     }
 

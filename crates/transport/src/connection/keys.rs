@@ -295,9 +295,10 @@ impl LevelKeys {
         if let Some(keys) = &mut self.one_rtt {
             keys.count_forged(1);
         }
-        match self.forged > most {
-            true => Unopened::Fatal(aead_limit()),
-            false => Unopened::Dropped,
+        if self.forged > most {
+            Unopened::Fatal(aead_limit())
+        } else {
+            Unopened::Dropped
         }
     }
 

@@ -452,11 +452,14 @@ impl Connection {
     /// the sender from being faster.
     pub fn path_report(&self, now: Instant) -> PathReport {
         let receiving = &self.sources.streams.receiving;
-        let receiving = (receiving.window(), receiving.is_limited());
-        let (recovery, bounds) = (&self.spaces.recovery, self.bounds.shares(now));
-        let in_flight = recovery.bytes_in_flight();
-        let path = &self.paths.path;
-        let mut report = path.report(recovery.rtt(), in_flight, receiving, bounds);
+        let recovery = &self.spaces.recovery;
+        let mut report = self.paths.path.report(
+            recovery.rtt(),
+            recovery.bytes_in_flight(),
+            receiving.window(),
+            receiving.is_limited(),
+            self.bounds.shares(now),
+        );
         report.controllers.count(now);
         report
     }

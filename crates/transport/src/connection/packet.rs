@@ -324,9 +324,10 @@ impl Sending<'_> {
     #[cold]
     fn ask_ahead(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let known = self.paths.known()?;
-        let keys = match self.side.is_client() {
-            true => self.spaces.keys.has_early(),
-            false => self.spaces.keys.has(SpaceId::Data),
+        let keys = if self.side.is_client() {
+            self.spaces.keys.has_early()
+        } else {
+            self.spaces.keys.has(SpaceId::Data)
         };
         let path = &mut self.paths.path;
         if !keys || !path.may_ask(self.now) {

@@ -195,9 +195,10 @@ impl Receiving<'_> {
     }
 
     fn open(&mut self, found: &Protected, packet: &mut [u8]) -> Result<OpenedPacket, Unopened> {
-        match self.sources.handshake.accepts(found) {
-            true => self.spaces.open(self.now, found, packet),
-            false => Err(Unopened::Dropped),
+        if self.sources.handshake.accepts(found) {
+            self.spaces.open(self.now, found, packet)
+        } else {
+            Err(Unopened::Dropped)
         }
     }
 

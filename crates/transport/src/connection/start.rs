@@ -40,7 +40,7 @@ pub struct ClientStart {
     /// Local address to send from, if one is bound.
     pub local: Option<IpAddr>,
     /// A token of an earlier connection to the server
-    /// ([`Event::NewToken`](super::Event::NewToken)), or empty. A token so long that an Initial
+    /// ([`Event::NewToken`]), or empty. A token so long that an Initial
     /// packet would have no room for the handshake isn't sent.
     pub token: Vec<u8>,
     /// The endpoint's key, for stateless reset tokens.
@@ -213,7 +213,8 @@ fn assemble(now: Instant, parts: Parts) -> Box<Connection> {
         now,
         side,
         Arc::clone(&config),
-        (parts.remote, parts.local),
+        parts.remote,
+        parts.local,
         parts.local_id,
         parts.validated,
     );

@@ -62,9 +62,10 @@ impl Flow {
 
     /// Returns its weight if it has something to send, and 0 otherwise.
     fn busy(&self) -> usize {
-        match self.waiting.is_empty() {
-            true => 0,
-            false => self.weight(),
+        if self.waiting.is_empty() {
+            0
+        } else {
+            self.weight()
         }
     }
 
@@ -214,9 +215,10 @@ impl Flows {
             let flow = self.flows.get(id);
             flow.is_some_and(|flow| flow.bytes > share * flow.weight())
         };
-        let victim = match takes_more(&pushed) {
-            true => Some(pushed),
-            false => self.new.iter().chain(&self.old).copied().find(takes_more),
+        let victim = if takes_more(&pushed) {
+            Some(pushed)
+        } else {
+            self.new.iter().chain(&self.old).copied().find(takes_more)
         };
         victim.is_some_and(|id| self.drop_first(id))
     }
@@ -312,7 +314,7 @@ impl Flows {
             let waited = now.saturating_since(first.since);
             let busy = now.saturating_since(first.since.max(flow.sent));
             flow.sent = now;
-            flow.counters.on_sent((waited, busy), is_marked);
+            flow.counters.on_sent(waited, busy, is_marked);
             self.take(id);
             sent += 1;
         }

@@ -77,7 +77,7 @@ struct Queue<T> {
 impl<T> Queue<T> {
     /// Appends `data`. Returns how many of the oldest datagrams were dropped to keep the queue
     /// within `limit` bytes. This includes `data` if it exceeds the limit by itself.
-    fn push(&mut self, (data, known): (Bytes, T), limit: usize) -> u64 {
+    fn push(&mut self, data: Bytes, known: T, limit: usize) -> u64 {
         self.bytes += data.len() + OVERHEAD;
         self.waiting.push_back((data, known));
         let mut dropped = 0;
@@ -149,7 +149,7 @@ impl Datagrams {
     }
 
     pub(crate) fn send(&mut self, data: Bytes) {
-        self.counts.unsent += self.send.push((data, ()), self.config.send_bytes);
+        self.counts.unsent += self.send.push(data, (), self.config.send_bytes);
     }
 
     /// Opens a flow, and returns its number.
@@ -251,9 +251,10 @@ impl Datagrams {
     /// Returns the weight of waiting flows, in which datagrams without a flow count as much as
     /// streams of the total weight `streams`.
     pub(crate) fn waiting_flows(&self, streams: usize) -> usize {
-        match self.send.waiting.is_empty() {
-            true => self.busy_flows(),
-            false => self.busy_flows() + streams.max(1),
+        if self.send.waiting.is_empty() {
+            self.busy_flows()
+        } else {
+            self.busy_flows() + streams.max(1)
         }
     }
 
@@ -303,7 +304,7 @@ impl Datagrams {
         }
         let data = Bytes::copy_from_slice(data);
         let limit = self.config.receive_bytes;
-        self.counts.unread += self.receive.push((data, mark), limit);
+        self.counts.unread += self.receive.push(data, mark, limit);
         first
     }
 
@@ -404,7 +405,7 @@ impl QueueCounters {
 
     /// Records that a datagram was sent. `busy` is the part of its waiting time after the
     /// previous one was sent.
-    fn on_sent(&self, (waited, busy): (Duration, Duration), is_marked: bool) {
+    fn on_sent(&self, waited: Duration, busy: Duration, is_marked: bool) {
         if is_marked {
             add(&self.marked, 1);
         }

@@ -97,8 +97,8 @@ fn what_waits_for_room_drops_nothing() {
 fn totals_add_up() {
     let counters = QueueCounters::default();
     let ms = Duration::from_millis;
-    counters.on_sent((ms(7), ms(7)), true);
-    counters.on_sent((ms(1_000), ms(995)), false);
+    counters.on_sent(ms(7), ms(7), true);
+    counters.on_sent(ms(1_000), ms(995), false);
     add(&counters.dropped, 3);
     let mut totals = QueueCounts::default();
     for _ in 0..2 {

@@ -213,9 +213,10 @@ impl Endpoint {
         self.expire(now);
         let address = received.remote.ip();
         let is_full = self.half_open.count() >= self.config.max_half_open;
-        let makes_room = match is_full {
-            true => self.half_open.makes_room(now, address, unread),
-            false => None,
+        let makes_room = if is_full {
+            self.half_open.makes_room(now, address, unread)
+        } else {
+            None
         };
         let is_refused = is_full && makes_room.is_none()
             || self.slots.len() >= self.config.max_connections

@@ -133,9 +133,10 @@ impl Endpoint {
 
     fn has_room(&self) -> Result<(), ConnectError> {
         let most = self.config.max_connections;
-        match self.slots.len() < most {
-            true => Ok(()),
-            false => Err(ConnectError::TooManyConnections(most)),
+        if self.slots.len() < most {
+            Ok(())
+        } else {
+            Err(ConnectError::TooManyConnections(most))
         }
     }
 

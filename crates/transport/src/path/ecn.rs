@@ -322,9 +322,10 @@ impl EcnValidation {
         if !awaited || self.open > 0 {
             return;
         }
-        match self.acked {
-            true => self.test_on(),
-            false => self.fail(now, EcnFailure::Dropped),
+        if self.acked {
+            self.test_on();
+        } else {
+            self.fail(now, EcnFailure::Dropped);
         }
     }
 

@@ -132,7 +132,7 @@ impl fmt::Debug for StreamId {
 /// Error for a connection id of more than 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a connection id of {0} bytes: QUIC v1 allows 20")]
-pub struct TooLong(pub usize);
+pub struct IdTooLong(pub usize);
 
 /// A connection id of 0 to 20 bytes, stored inline.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,9 +155,9 @@ impl ConnectionId {
     /// Creates a connection id from `bytes`.
     ///
     /// # Errors
-    /// [`TooLong`] for more than 20 bytes.
+    /// [`IdTooLong`] for more than 20 bytes.
     #[inline]
-    pub fn new(bytes: &[u8]) -> Result<Self, TooLong> {
+    pub fn new(bytes: &[u8]) -> Result<Self, IdTooLong> {
         let mut id = Self::EMPTY;
         match (id.bytes.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
             (Some(place), Ok(len)) => {
@@ -166,7 +166,7 @@ impl ConnectionId {
                 Ok(id)
             }
             // [9000 17.2 id-length]
-            _ => Err(TooLong(bytes.len())),
+            _ => Err(IdTooLong(bytes.len())),
         }
     }
 
@@ -190,8 +190,8 @@ impl ConnectionId {
 }
 
 impl TryFrom<&[u8]> for ConnectionId {
-    type Error = TooLong;
-    fn try_from(bytes: &[u8]) -> Result<Self, TooLong> {
+    type Error = IdTooLong;
+    fn try_from(bytes: &[u8]) -> Result<Self, IdTooLong> {
         Self::new(bytes)
     }
 }
@@ -248,7 +248,7 @@ mod tests {
             let id = ConnectionId::new(&bytes[..n]).unwrap();
             assert_eq!((id.as_slice(), id.len()), (&bytes[..n], n));
         }
-        assert_eq!(ConnectionId::new(&bytes), Err(TooLong(21)));
+        assert_eq!(ConnectionId::new(&bytes), Err(IdTooLong(21)));
         assert_eq!(ConnectionId::new(&bytes[..0]), Ok(ConnectionId::EMPTY));
     }
 

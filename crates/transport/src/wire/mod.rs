@@ -29,7 +29,7 @@ pub mod varint;
 
 pub use cursor::{Reader, UnexpectedEnd, WriteError, Writer};
 pub use frame::{Frame, FrameError, Frames};
-pub use ids::{ConnectionId, Dir, Side, StreamId};
+pub use ids::{ConnectionId, Dir, IdTooLong, Side, StreamId};
 pub use packet::{PacketType, PartialDecode, SpaceId};
 pub use transport_parameters::TransportParameters;
 pub use varint::VarInt;

@@ -175,9 +175,10 @@ impl Handshake {
         };
         if self.session.early_data_accepted() {
             self.zero_rtt.state = EarlyData::Accepted;
-            return match PeerLimits::from(peer).include(&remembered) {
-                true => EarlyDecision::Accepted,
-                false => EarlyDecision::Lowered,
+            return if PeerLimits::from(peer).include(&remembered) {
+                EarlyDecision::Accepted
+            } else {
+                EarlyDecision::Lowered
             };
         }
         self.zero_rtt.state = EarlyData::Refused;

@@ -99,7 +99,8 @@ impl Path {
         ack: &Ack<'_>,
         outcome: AckOutcome,
         delay: Duration,
-        (next, mtu_changed): (u64, bool),
+        next: u64,
+        mtu_changed: bool,
     ) -> (AckReport, bool) {
         let mut report = AckReport {
             outcome: Some(outcome),

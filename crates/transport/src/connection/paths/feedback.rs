@@ -263,9 +263,10 @@ impl Feedback {
     /// the peer's packets may carry the code of a signal in this field.
     pub(in crate::connection) fn mark(&self, ecn: Ecn) -> Ecn {
         let is_code = |incoming: &Incoming| incoming.signal.shim_len() == 0;
-        match self.incoming.iter().any(is_code) {
-            true => Ecn::NotEct,
-            false => ecn,
+        if self.incoming.iter().any(is_code) {
+            Ecn::NotEct
+        } else {
+            ecn
         }
     }
 

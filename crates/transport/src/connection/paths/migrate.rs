@@ -163,9 +163,10 @@ impl Paths {
             return None;
         }
         let limit = self.path.address.limit;
-        Some(match limit.is_lifted() {
-            true => AmplificationLimit::lending(self.path.window()),
-            false => AmplificationLimit::lending(limit.available()),
+        Some(if limit.is_lifted() {
+            AmplificationLimit::lending(self.path.window())
+        } else {
+            AmplificationLimit::lending(limit.available())
         })
     }
 
@@ -231,10 +232,7 @@ impl Paths {
         if address.limit.lend(initial_window(route.mtud.mtu())) {
             address.proved_from = others.recovery.space(SpaceId::Data).sent().next_number();
         }
-        let id = match on_purpose {
-            true => others.ids.allot(),
-            false => None,
-        };
+        let id = if on_purpose { others.ids.allot() } else { None };
         // [9000 9.3.3 old-path]
         address.validation = (!on_purpose || id.is_some()).then(|| {
             // A peer that moves back and forth isn't challenged each time (RFC 9000 §8.2.1).

@@ -134,13 +134,15 @@ impl Paths {
         now: Instant,
         side: Side,
         config: Arc<TransportConfig>,
-        (remote, local): (SocketAddr, Option<IpAddr>),
+        remote: SocketAddr,
+        local: Option<IpAddr>,
         local_id: ConnectionId,
         validated: bool,
     ) -> Self {
-        let limit = match validated {
-            true => AmplificationLimit::validated(),
-            false => AmplificationLimit::new(),
+        let limit = if validated {
+            AmplificationLimit::validated()
+        } else {
+            AmplificationLimit::new()
         };
         let address = Address::new(now, remote, local, limit);
         let route = Route::new(now, &config);

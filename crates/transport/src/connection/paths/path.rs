@@ -129,9 +129,10 @@ impl Path {
     /// Returns the ECN field of a probe for a larger datagram. It isn't used to try marks at the
     /// same time, because the loss of a packet that tests two things explains neither.
     pub(in crate::connection) fn mtu_probe_mark(&self) -> Ecn {
-        match self.route.ecn.is_tried() {
-            true => Ecn::NotEct,
-            false => self.mark(),
+        if self.route.ecn.is_tried() {
+            Ecn::NotEct
+        } else {
+            self.mark()
         }
     }
 
@@ -214,9 +215,10 @@ impl Path {
         let number = packet.number;
         let signal = self.bears_signal(packet);
         if packet.eliciting {
-            let mark = match self.is_ecn_claimed() {
-                true => Ecn::NotEct,
-                false => packet.ecn,
+            let mark = if self.is_ecn_claimed() {
+                Ecn::NotEct
+            } else {
+                packet.ecn
             };
             self.route.ecn.on_sent(number, mark);
             self.route.cadence.on_sent(now, signal);
@@ -259,7 +261,8 @@ impl Path {
         &self,
         rtt: &RttEstimator,
         in_flight: u64,
-        (receive_window, receive_limited): (u64, bool),
+        receive_window: u64,
+        receive_limited: bool,
         bounded_by: BoundShares,
     ) -> PathReport {
         PathReport {

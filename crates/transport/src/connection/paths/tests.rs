@@ -78,9 +78,9 @@ fn server() -> Parts {
 fn paths_of(side: Side, local: Option<IpAddr>, change: impl FnOnce(&mut TransportConfig)) -> Paths {
     let mut config = TransportConfig::new(fixed_window(WINDOW).0);
     change(&mut config);
-    let remote = (from(HOME).remote, local);
+    let remote = from(HOME).remote;
     let now = Instant::from_millis(1000);
-    Paths::new(now, side, Arc::new(config), remote, id(100), true)
+    Paths::new(now, side, Arc::new(config), remote, local, id(100), true)
 }
 
 /// Creates the paths of `side` to a peer at [`HOME`] that has issued the IDs 1 to `ids`.
@@ -94,13 +94,21 @@ fn signalling(side: Side, ids: u64, validated: bool, signals: Vec<Arc<dyn Signal
     let (controller, log) = fixed_window(WINDOW);
     let mut config = TransportConfig::new(controller);
     config.signals = signals;
-    let remote = (HOME.parse::<SocketAddr>().unwrap(), None);
+    let remote = HOME.parse::<SocketAddr>().unwrap();
     let mut held = RemoteIds::new(id(0), 8);
     for sequence in 1..=ids {
         held.on_new(0, &peer_id(sequence)).unwrap();
     }
     Parts {
-        paths: Paths::new(now, side, Arc::new(config), remote, id(100), validated),
+        paths: Paths::new(
+            now,
+            side,
+            Arc::new(config),
+            remote,
+            None,
+            id(100),
+            validated,
+        ),
         ids: held,
         recovery: Recovery::new(side.is_client(), now),
         random: Random::from_u64(1),

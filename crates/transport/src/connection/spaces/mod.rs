@@ -346,9 +346,10 @@ impl PacketSpaces {
         let rtt = self.recovery.rtt();
         let (known, likely) = (rtt.srtt().unwrap_or_default(), rtt.srtt_or_initial());
         let last = self.recovery.space(space).last_ack_eliciting();
-        let packets = match last.is_some_and(|at| at + likely < now) {
-            true => usize::MAX,
-            false => 1,
+        let packets = if last.is_some_and(|at| at + likely < now) {
+            usize::MAX
+        } else {
+            1
         };
         self.repeatable(space)
             .filter(move |packet| packet.sent_at + known < now)

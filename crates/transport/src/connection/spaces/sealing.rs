@@ -103,9 +103,10 @@ impl PacketSpaces {
             return None;
         }
         // If the packet also carries data, ACK may fill at most half of the room.
-        let limit = match with_data && is_data {
-            true => w.remaining() / 2,
-            false => w.remaining(),
+        let limit = if with_data && is_data {
+            w.remaining() / 2
+        } else {
+            w.remaining()
         };
         let acked = received.write_ack(now, w, ACK_DELAY_EXPONENT, limit);
         // [9000 19.21 known-to-peer]

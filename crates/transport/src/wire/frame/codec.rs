@@ -56,7 +56,7 @@ impl Frame<'_> {
     }
 
     /// Writes the frame, with a length field in STREAM and DATAGRAM. Frames that
-    /// [`Frames`](super::Frames) would reject aren't written.
+    /// [`Frames`] would reject aren't written.
     ///
     /// # Errors
     /// [`WriteError`], with nothing written.

@@ -6,7 +6,7 @@ use super::{
     FIXED_BIT, KEY_PHASE_BIT, LONG_FORM, PacketType, RESERVED_LONG, RESERVED_SHORT, SAMPLE_LEN,
     SAMPLE_OFFSET, SPIN_BIT, TAG_LEN, TruncatedNumber, version,
 };
-use crate::wire::ids::{ConnectionId, TooLong};
+use crate::wire::{ConnectionId, IdTooLong};
 use crate::wire::{Reader, UnexpectedEnd};
 
 /// Bytes that aren't a QUIC packet. The rest of the datagram must be discarded silently (RFC
@@ -21,7 +21,7 @@ pub enum DecodeError {
     FixedBit,
     /// A connection id longer than QUIC v1 allows.
     #[error(transparent)]
-    ConnectionId(#[from] TooLong),
+    ConnectionId(#[from] IdTooLong),
 }
 
 impl From<UnexpectedEnd> for DecodeError {

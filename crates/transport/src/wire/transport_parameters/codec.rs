@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{BadKinds, PreferredAddress, SignalKinds, TransportParameters, id};
-use crate::wire::ids::{ConnectionId, TooLong};
+use crate::wire::{ConnectionId, IdTooLong};
 use crate::wire::{
     Reader, Side, StreamId, TransportError, TransportErrorCode, UnexpectedEnd, WriteError, Writer,
     varint,
@@ -200,7 +200,7 @@ pub enum ParameterError {
     FromClient(u64),
     /// A connection id of more than 20 bytes.
     #[error(transparent)]
-    ConnectionId(#[from] TooLong),
+    ConnectionId(#[from] IdTooLong),
     /// An invalid list of signal kinds.
     #[error(transparent)]
     Kinds(#[from] BadKinds),
@@ -333,7 +333,7 @@ const fn is_server_only(id: u64) -> bool {
     )
 }
 
-fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, TooLong> {
+fn connection_id(r: &mut Reader<'_>) -> Result<ConnectionId, IdTooLong> {
     ConnectionId::new(r.take_rest())
 }
 

@@ -73,9 +73,8 @@ impl Parts {
         let Some(Ok(Frame::Ack(ack))) = Frames::new(w.written()).next() else {
             panic!("no ACK frame");
         };
-        let next = (largest + 1, mtu_changed);
         let path = &mut self.paths.path;
-        path.on_ack(self.now, &ack, outcome, held, next)
+        path.on_ack(self.now, &ack, outcome, held, largest + 1, mtu_changed)
     }
 
     fn settle(&mut self, report: &AckReport, next: u64) -> Settled {

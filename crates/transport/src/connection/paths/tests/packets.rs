@@ -126,7 +126,7 @@ fn datagrams_and_reports_name_the_path() {
     assert_eq!((sent.len, sent.segment_size), (3000, 1200));
     assert_eq!(sent.ecn, Ecn::Ect0);
     let rtt = RttEstimator::default();
-    let report = path.report(&rtt, 5000, (9000, true), BoundShares::default());
+    let report = path.report(&rtt, 5000, 9000, true, BoundShares::default());
     assert_eq!((report.remote, report.local), (remote, local));
     assert_eq!((report.in_flight, report.receive_window), (5000, 9000));
     assert_eq!((report.mtu, report.validated), (1200, true));

@@ -89,7 +89,7 @@ fn parts(side: Side) -> Parts {
             datagrams: Datagrams::new(DatagramsConfig::default()),
         },
         spaces,
-        paths: Paths::new(now, side, config, (remote, None), id(2), true),
+        paths: Paths::new(now, side, config, remote, None, id(2), true),
         random,
         outbox: Outbox::new(id(2)),
         log,
