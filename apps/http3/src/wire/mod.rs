@@ -12,6 +12,7 @@ mod client;
 mod connect;
 pub mod datagrams;
 pub mod frames;
+mod pseudo;
 mod server;
 mod streams;
 mod tunnel;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
+use h3::proto::frame::Frame;
 use h3::quic::SendStream as _;
 use h3::server::{Connection, RequestResolver, RequestStream};
 use http::header::{CONNECTION, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
@@ -14,6 +15,7 @@ use pathmark_driver::{self as driver, WriteError};
 
 use super::adapter::{Adapter, head_limit};
 use super::datagrams::{DatagramFlow, Hub};
+use super::pseudo::is_well_formed;
 use super::streams::{BidiStream, Hint};
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 use super::{LinkError, Protocol, codes};
@@ -155,6 +157,13 @@ impl Incoming {
         };
         if frame.is_err() {
             resolver.frame_stream.reset(codes::REQUEST_INCOMPLETE);
+        }
+        if let Ok(Some(Frame::Headers(section))) = &frame
+            && !is_well_formed(section)
+        {
+            resolver.frame_stream.reset(codes::MESSAGE_ERROR);
+            let why = "it has a pseudo-header field twice or too late (RFC 9114 section 4.3)";
+            return Err(LinkError::Message(why.to_owned()));
         }
         let failed = |error| adapter.stream_error(error);
         let resolved = resolver.accept_with_frame(frame).map_err(failed)?;

@@ -61,6 +61,32 @@ async fn requests_without_progress_are_reset() {
     .await;
 }
 
+/// Of two paths, something in front of the server may have checked the other one.
+#[tokio::test]
+async fn a_request_with_two_paths_is_reset() {
+    bounded(async {
+        let served = Served::new(PutRights::None);
+        served.write("a", b"a").await;
+        served.write("b", b"b").await;
+        let connection = served.connect().await;
+        // `:method: GET`, `:scheme: https`, `:authority: a`, `:path: /a`.
+        let head = b"\0\0\xd1\xd7\x50\x01a\x51\x02/a";
+        for (more, is_fine) in [
+            (&b""[..], true),
+            (b"\x51\x02/b", false),
+            (b"\x21x\x01s", true),
+        ] {
+            let length = u8::try_from(head.len() + more.len()).unwrap();
+            let (mut send, mut recv) = connection.open_bi().await.unwrap();
+            let frame = [&[1, length], &head[..], more].concat();
+            send.write_all(&frame).await.unwrap();
+            send.finish().unwrap();
+            assert_eq!(recv.read_chunk().await.is_ok(), is_fine, "{more:x?}");
+        }
+    })
+    .await;
+}
+
 /// If a file changes during its response, the client must not accept the response as complete.
 #[tokio::test]
 async fn a_file_that_changes_meanwhile_breaks_its_response() {
