@@ -97,33 +97,13 @@ pub(crate) async fn run(name: &str, stacks: Stacks) {
 /// The client requests files of these lengths, each on its own stream, and must get every file
 /// completely.
 async fn download(client: &Connection, server: &Connection, lengths: &[u64]) {
-    let serving = async {
-        let mut tasks = Vec::new();
-        for _ in lengths {
-            let (mut sender, mut receiver) = server.accept_bi().await.unwrap();
-            tasks.push(tokio::spawn(async move {
-                let asked = receiver.read_to_end().await.unwrap();
-                let number = |at: usize| u64::from_be_bytes(*asked[at..].first_chunk().unwrap());
-                let sent = data::send(&mut sender, number(0), number(8)).await.unwrap();
-                // Losing the last acknowledgement only concerns the client's end.
-                let _ = sender.stopped().await;
-                (number(0), sent)
-            }));
-        }
-        let mut sent = Vec::new();
-        for task in tasks {
-            sent.push(task.await.unwrap());
-        }
-        sent.sort_unstable_by_key(|(seed, _)| *seed);
-        sent
-    };
+    let serving = data::answer(server, lengths.len());
     let asking = async {
         let ask = |(seed, length): (u64, u64)| {
             let client = client.clone();
             tokio::spawn(async move {
                 let (mut sender, mut receiver) = client.open_bi().await.unwrap();
-                let ask = [seed.to_be_bytes(), length.to_be_bytes()].concat();
-                sender.write_all(&ask).await.unwrap();
+                sender.write_all(&data::asking(seed, length)).await.unwrap();
                 sender.finish().unwrap();
                 (seed, data::receive(&mut receiver).await.unwrap())
             })

@@ -87,3 +87,30 @@ pub(crate) async fn pass(
     let (sent, received) = tokio::join!(sending, receiving);
     assert!(sent == received, "{length} bytes of seed {seed} differ");
 }
+
+/// Returns the request for a file of [`answer`].
+pub(crate) fn asking(seed: u64, length: u64) -> Vec<u8> {
+    [seed.to_be_bytes(), length.to_be_bytes()].concat()
+}
+
+/// Sends a file on each of as many streams, and returns what was sent in the order of seeds.
+pub(crate) async fn answer(server: &Connection, files: usize) -> Vec<(u64, Fingerprint)> {
+    let mut tasks = Vec::new();
+    for _ in 0..files {
+        let (mut sender, mut receiver) = server.accept_bi().await.unwrap();
+        tasks.push(tokio::spawn(async move {
+            let asked = receiver.read_to_end().await.unwrap();
+            let number = |at: usize| u64::from_be_bytes(*asked[at..].first_chunk().unwrap());
+            let sent = send(&mut sender, number(0), number(8)).await.unwrap();
+            // Losing the last acknowledgement only concerns the client's end.
+            let _ = sender.stopped().await;
+            (number(0), sent)
+        }));
+    }
+    let mut sent = Vec::new();
+    for task in tasks {
+        sent.push(task.await.unwrap());
+    }
+    sent.sort_unstable_by_key(|(seed, _)| *seed);
+    sent
+}
