@@ -200,10 +200,9 @@ fn flows_and_streams_have_equal_shares() {
         let mut datagrams = Datagrams::new(DatagramsConfig::default());
         let mut bytes = (0, 0);
         for _ in 0..10_000 {
-            let turn = if datagrams.goes_first() {
-                (1_000, 300)
-            } else {
-                (0, 1_400)
+            let turn = match datagrams.goes_first() {
+                true => (1_000, 300),
+                false => (0, 1_400),
             };
             datagrams.on_turn(turn, (flows, streams));
             bytes = (bytes.0 + turn.0, bytes.1 + turn.1);

@@ -88,10 +88,9 @@ impl World {
         let now = self.now;
         let mut drain = |connection: &mut Connection, to_server| {
             while let Some(sent) = connection.poll_transmit(now, &mut buffer, 10) {
-                let client = if to_server {
-                    HONEST.parse().unwrap()
-                } else {
-                    sent.remote
+                let client = match to_server {
+                    true => HONEST.parse().unwrap(),
+                    false => sent.remote,
                 };
                 let datagrams = buffer[..sent.len].chunks(sent.segment_size);
                 out.extend(datagrams.map(|bytes| (to_server, client, bytes.to_vec())));

@@ -25,10 +25,9 @@ fn server_asks(setup: Setup) -> Pair {
 }
 
 fn one_asks(client: bool, mut setup: Setup) -> Pair {
-    let (config, log) = if client {
-        (&mut setup.client, &setup.client_log)
-    } else {
-        (&mut setup.server, &setup.server_log)
+    let (config, log) = match client {
+        true => (&mut setup.client, &setup.client_log),
+        false => (&mut setup.server, &setup.server_log),
     };
     config.known_rate = Some(RATE);
     asks(log);

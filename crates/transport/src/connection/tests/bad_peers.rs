@@ -193,10 +193,9 @@ fn reserved_bits() {
         pair.send_to_server(bytes);
         pair.run(Duration::from_millis(50));
         assert_eq!(pair.server.get().stats().packets_dropped, before + dropped);
-        if sealed {
-            assert_eq!(pair.server.closed_with(), Code::PROTOCOL_VIOLATION)
-        } else {
-            assert_eq!(pair.server.error(), None)
+        match sealed {
+            true => assert_eq!(pair.server.closed_with(), Code::PROTOCOL_VIOLATION),
+            false => assert_eq!(pair.server.error(), None),
         }
     }
 }

@@ -192,10 +192,9 @@ fn with_a_worthless_token_nothing_is_opened_for_a_client_that_is_refused_anyway(
         let opened = opened(&mut endpoint, &hello);
         assert_eq!(opened.is_opened(), opens, "{policy:?}");
         let event = endpoint.admit(NOW, &from(1), &hello, opened, |_| false, &mut answer);
-        if opens {
-            assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}")
-        } else {
-            assert!(matches!(event, DatagramEvent::Respond), "{event:?}")
+        match opens {
+            true => assert!(matches!(event, DatagramEvent::Incoming(_)), "{event:?}"),
+            false => assert!(matches!(event, DatagramEvent::Respond), "{event:?}"),
         }
     }
 }

@@ -11,10 +11,9 @@ fn asking(count: u64, shims: bool) -> (Sender, u64) {
     let mut s = Sender::settled();
     let question = s.ask(200);
     for _ in 0..count {
-        if shims {
-            s.send_shim(200, true)
-        } else {
-            s.send(200, SpaceId::Data)
+        match shims {
+            true => s.send_shim(200, true),
+            false => s.send(200, SpaceId::Data),
         };
     }
     s.out.clear();
@@ -86,10 +85,9 @@ fn a_question_that_overtakes_condemns_nothing() {
         let mut s = Sender::settled();
         let first = s.send_shim(200, true);
         for _ in 0..9 {
-            if shims {
-                s.send_shim(200, true)
-            } else {
-                s.send(200, SpaceId::Data)
+            match shims {
+                true => s.send_shim(200, true),
+                false => s.send(200, SpaceId::Data),
             };
         }
         let question = s.ask(200);
@@ -151,10 +149,9 @@ fn losses_around_an_acknowledged_question_are_no_persistent_congestion() {
     for asks in [false, true] {
         let mut s = Sender::settled();
         for n in 0..20 {
-            if asks && n == 10 {
-                s.ask(1000 + 60 * n)
-            } else {
-                s.send(1000 + 60 * n, SpaceId::Data)
+            match asks && n == 10 {
+                true => s.ask(1000 + 60 * n),
+                false => s.send(1000 + 60 * n, SpaceId::Data),
             };
         }
         let last = s.send(2200, SpaceId::Data);
