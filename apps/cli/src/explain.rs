@@ -74,22 +74,16 @@ impl Verdict {
             next: next.into(),
         }
     }
-
-    /// Returns the verdict if routers didn't control the window for this reason.
-    fn of(reason: FallbackReason) -> Self {
-        let because = format!("routers didn't control the window: {}", reason.message());
-        Self::new(reason.name(), because, reason.remedy())
-    }
 }
 
 impl Account {
     /// Returns the main cause of the duration.
     pub(crate) fn verdict(&self) -> Verdict {
-        if let Some(error) = &self.error {
+        if let Some(error) = self.error.as_ref().filter(|error| !error.is_empty()) {
             return Verdict::new(
                 "ended",
                 error,
-                "run the same command again, which continues",
+                "mend this, and run the command again: `get` and `put` continue where they ended",
             );
         }
         if let Some(log) = &self.log
@@ -167,20 +161,11 @@ impl Account {
 
     /// Returns the cause if routers held the sender back for most of the time.
     fn router(&self, share: &str) -> Verdict {
-        let rtt = &self.sender.rtt_ms;
         if let Some(fallback) = self.fallback(SMALL).filter(|reason| *reason != NoAnswer) {
-            return Verdict::of(fallback);
+            return self.without_routers(fallback);
         }
-        if rtt.p50 > 2.0 * rtt.min && rtt.p50 > rtt.min + QUEUE_MS {
-            return Verdict::new(
-                "queue",
-                format!(
-                    "round trips of {:.0} ms instead of {:.0} show a queue that routers don't \
-                     control",
-                    rtt.p50, rtt.min
-                ),
-                "find the queue, such as a modem's, and lower `rate` of the router in front of it",
-            );
+        if let Some(queue) = self.queue() {
+            return queue;
         }
         let load = self.log.as_ref().and_then(|log| log.load);
         if let Some(load) = load.filter(|load| *load < SPARE_LOAD) {
@@ -191,7 +176,8 @@ impl Account {
         Verdict::new(
             "router",
             format!("{router} limited the flow to its share for {share}"),
-            "nothing, if the link is full; otherwise compare the port's `rate` with the link's",
+            "nothing, if the link is full; otherwise compare the port's `rate` with that of the \
+             slowest link behind it",
         )
     }
 
@@ -204,9 +190,6 @@ impl Account {
                 "let UDP payloads whose first byte is 8 to 15 pass",
             );
         }
-        if let Some(fallback) = self.fallback(0.5) {
-            return Verdict::of(fallback);
-        }
         if self.sender.bounded_by.largest().is_none() {
             return Verdict::new(
                 "unknown",
@@ -214,27 +197,80 @@ impl Account {
                 "make a log, by setting QLOGDIR or by `emulate --out DIR --qlog`, and explain it",
             );
         }
-        let law = &self.sender.algorithm;
+        let lost = self.sender.packets_lost;
+        if lost > 0 && self.packets_spurious > lost / 2 {
+            return Verdict::new(
+                "reordering",
+                format!(
+                    "{} of {lost} packets declared lost were only late",
+                    self.packets_spurious
+                ),
+                "find what reorders packets, such as links that are used in parallel",
+            );
+        }
+        if let Some(fallback) = self.fallback(0.5) {
+            return self.without_routers(fallback);
+        }
+        let law = self.law();
         if law == "bbr" {
             return Verdict::new(
                 "window",
                 "bbr's estimate of the path's rate limited it",
-                "nothing, if the link is full; otherwise put routers on the path",
+                "nothing, if the link is full; otherwise send more at a time, or put routers on \
+                 the path",
             );
         }
-        if self.sender.packets_lost > self.packets_spurious {
+        if lost > self.packets_spurious {
             return Verdict::new(
                 "loss",
                 format!("{law} made its window smaller at losses"),
                 "if the losses are random, try `--cc bbr`, or routers on the path",
             );
         }
+        if let Some(queue) = self.queue() {
+            return queue;
+        }
         self.start("nothing was lost")
+    }
+
+    /// Returns the cause if routers didn't control the window for this reason.
+    fn without_routers(&self, reason: FallbackReason) -> Verdict {
+        let mut because = format!("routers didn't control the window: {}", reason.message());
+        let mut next = reason.remedy().to_owned();
+        if reason == NoAnswer && self.sender.packets_lost > self.packets_spurious {
+            because += &format!(", and {} made it smaller at losses", self.law());
+            next += "; without routers, try `--cc bbr` if the losses are random";
+        }
+        Verdict::new(reason.name(), because, next)
+    }
+
+    /// Returns the cause if half of the round trips contain a queue.
+    fn queue(&self) -> Option<Verdict> {
+        let rtt = &self.sender.rtt_ms;
+        (rtt.p50 > 1.5 * rtt.min && rtt.p50 > rtt.min + QUEUE_MS).then(|| {
+            Verdict::new(
+                "queue",
+                format!(
+                    "round trips of {:.0} ms instead of {:.0} show a queue that routers don't \
+                     control",
+                    rtt.p50, rtt.min
+                ),
+                "find the queue, such as a modem's, and put a router in front of it, with a \
+                 lower `rate`",
+            )
+        })
+    }
+
+    /// Returns the law that controlled the window for most of the time.
+    fn law(&self) -> &str {
+        let shares = self.sender.controllers.shares.iter();
+        let longest = shares.max_by(|one, other| one.time.total_cmp(&other.time));
+        longest.map_or(&self.sender.algorithm, |share| &share.law)
     }
 
     /// Returns the cause if the window had not reached the path's rate yet, which `evidence` shows.
     fn start(&self, evidence: &str) -> Verdict {
-        let law = &self.sender.algorithm;
+        let law = self.law();
         let mut because = format!("{law} had not reached the path's rate yet: {evidence}");
         if let Some("denied" | "unanswered" | "partial" | "refused" | "revoked") =
             self.sender.start.as_deref()
@@ -326,9 +362,12 @@ impl fmt::Display for Account {
                 write!(f, "{bytes} bytes {direction}, ")?;
             }
         }
-        write!(f, "{} packets lost", self.sender.packets_lost)?;
+        write!(f, "lost packets: {}", self.sender.packets_lost)?;
         if self.packets_sent > 0 {
             write!(f, " of {}", self.packets_sent)?;
+        }
+        if self.packets_spurious > 0 {
+            write!(f, ", of which {} were only late", self.packets_spurious)?;
         }
         writeln!(f)?;
         for (name, text) in [
@@ -349,7 +388,7 @@ impl fmt::Display for Account {
             )?;
         }
         if let Some(start) = &self.sender.start {
-            writeln!(f, "start       the requested rate was {start}")?;
+            writeln!(f, "start       the request for a starting rate: {start}")?;
         }
         let verdict = self.verdict();
         writeln!(f, "because     {}", verdict.because)?;

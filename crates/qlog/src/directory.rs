@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use pathmark_transport::Instant;
 use pathmark_transport::crypto::Side;
@@ -57,8 +58,11 @@ struct Shared {
     path: PathBuf,
     limits: Limits,
     to_thread: SyncSender<Work>,
-    connections: AtomicUsize,
+    /// Connections that have a log now.
+    connections: Mutex<usize>,
+    ended: Condvar,
     missing: AtomicU64,
+    refused: AtomicU64,
     failed: OnceLock<String>,
 }
 
@@ -98,8 +102,10 @@ impl Directory {
             path,
             limits,
             to_thread,
-            connections: AtomicUsize::new(0),
+            connections: Mutex::new(0),
+            ended: Condvar::new(),
             missing: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             failed: OnceLock::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -122,14 +128,33 @@ impl Directory {
     }
 
     /// Like [`factory`](Self::factory), for a single connection in simulated time, whose ends have
-    /// the logs `name-client.sqlog` and `name-server.sqlog`. In the name, only letters, digits,
-    /// `.`, `-` and `_` are kept.
+    /// the logs `name-client.sqlog` and `name-server.sqlog`. In the name, anything but letters,
+    /// digits, `.`, `-` and `_` becomes `%` and its code, so that names remain different.
     pub fn factory_of(&self, name: &str) -> Arc<dyn TraceFactory> {
-        let safe = |c: &char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let encoded = |c: char| match c {
+            '.' | '-' | '_' => c.to_string(),
+            c if c.is_alphanumeric() => c.to_string(),
+            c => format!("%{:02x}", u32::from(c)),
+        };
         Arc::new(Simulated {
             shared: Arc::clone(&self.shared),
-            name: name.chars().filter(safe).collect(),
+            name: name.chars().map(encoded).collect(),
         })
+    }
+
+    /// Waits until no connection has a log, at most for this time, and until all is written.
+    /// Returns the number of connections that still have one: the ends of their logs are missing.
+    pub fn close(&self, limit: Duration) -> usize {
+        let open = self.shared.open();
+        let waited = self
+            .shared
+            .ended
+            .wait_timeout_while(open, limit, |open| *open > 0);
+        let (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let left = *open;
+        drop(open);
+        self.flush();
+        left
     }
 
     /// Waits until all that ended connections and full chunks left is written.
@@ -145,6 +170,12 @@ impl Directory {
         self.shared.missing.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of connections without a log, because there were as many as
+    /// [`Limits`] allows.
+    pub fn refused(&self) -> u64 {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+
     /// Returns why a log couldn't be written, if there was an error.
     pub fn error(&self) -> Option<&str> {
         self.shared.failed.get().map(String::as_str)
@@ -152,6 +183,12 @@ impl Directory {
 }
 
 impl Shared {
+    fn open(&self) -> MutexGuard<'_, usize> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn fail(&self, error: &str) {
         if self.failed.set(error.to_owned()).is_ok() {
             tracing::warn!("qlog: {error}");
@@ -258,11 +295,13 @@ impl Log {
         waits: bool,
         encoder: impl FnOnce() -> Encoder,
     ) -> Option<Box<dyn Trace>> {
-        let most = shared.limits.connections;
-        let place = |open: usize| (open < most).then_some(open + 1);
-        let counted =
-            (shared.connections).fetch_update(Ordering::Relaxed, Ordering::Relaxed, place);
-        counted.ok()?;
+        let mut open = shared.open();
+        if *open >= shared.limits.connections {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        *open += 1;
+        drop(open);
         let mut encoder = encoder();
         let (header, _) = encoder.take();
         Some(Box::new(Self {
@@ -337,7 +376,8 @@ impl Drop for Log {
         if !self.encoder.is_empty() || self.written == 0 {
             self.pass();
         }
-        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        *self.shared.open() -= 1;
+        self.shared.ended.notify_all();
     }
 }
 
@@ -345,9 +385,9 @@ impl Drop for Log {
 mod tests {
     use std::fs;
     use std::io::BufReader;
-    use std::sync::atomic::Ordering;
     use std::sync::mpsc::sync_channel;
-    use std::sync::{Arc, OnceLock};
+    use std::sync::{Arc, Condvar, Mutex, OnceLock};
+    use std::time::Duration;
 
     use pathmark_transport::Instant;
     use pathmark_transport::crypto::Side;
@@ -401,6 +441,7 @@ mod tests {
         let mut first = start(1).unwrap();
         let second = start(2).unwrap();
         assert!(start(3).is_none());
+        assert_eq!(directory.refused(), 1);
         first.on_event(NOW, &sent());
         drop(first);
         let mut fourth = start(4).unwrap();
@@ -435,6 +476,34 @@ mod tests {
         assert_eq!(directory.missing(), 100 - sent);
     }
 
+    /// A connection can end in another thread while the program waits.
+    #[test]
+    fn closing_waits_for_connections_and_counts_those_that_stay() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::create(place.path()).unwrap();
+        let mut log = directory.start(NOW, Side::Client, id(1)).unwrap();
+        let stays = directory.start(NOW, Side::Client, id(2));
+        assert_eq!(directory.close(Duration::ZERO), 2);
+        let ends = std::thread::spawn(move || {
+            log.on_event(NOW, &sent());
+            drop((log, stays));
+        });
+        assert_eq!(directory.close(Duration::from_secs(60)), 0);
+        ends.join().unwrap();
+        assert_eq!(events(&directory)[0], ["quic:packet_sent"]);
+    }
+
+    #[test]
+    fn names_of_simulated_connections_remain_different() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::create(place.path()).unwrap();
+        for name in ["a", "a ", "a/b", "../a", "a%20"] {
+            drop(directory.factory_of(name).start(NOW, Side::Client, id(1)));
+        }
+        directory.flush();
+        assert_eq!(events(&directory).len(), 5);
+    }
+
     /// The thread's part is played by the test, so that the disk is as slow as it wants.
     #[test]
     fn a_slow_disk_stops_no_connection() {
@@ -445,8 +514,10 @@ mod tests {
                 path: place.path().to_owned(),
                 limits: Limits::default(),
                 to_thread,
-                connections: 0.into(),
+                connections: Mutex::new(0),
+                ended: Condvar::new(),
                 missing: 0.into(),
+                refused: 0.into(),
                 failed: OnceLock::new(),
             }),
         };
@@ -487,7 +558,7 @@ mod tests {
         directory.flush();
         let error = directory.error().unwrap();
         assert!(error.starts_with("cannot write ") && error.contains("No such file"));
-        assert_eq!(directory.shared.connections.load(Ordering::Relaxed), 0);
+        assert_eq!(*directory.shared.open(), 0);
         let file = place.path().join("file");
         fs::create_dir(place.path()).unwrap();
         fs::write(&file, "").unwrap();

@@ -17,6 +17,8 @@ pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 #[derive(Debug)]
 pub struct Encoder {
     start: Instant,
+    /// Time of the last event. A packet's can be that of its arrival, which an event precedes.
+    last: Instant,
     /// The law that controlled the window after the last event.
     law: Option<(&'static str, Option<&'static str>)>,
     bytes: Vec<u8>,
@@ -30,6 +32,7 @@ impl Encoder {
     pub fn new(start: Instant, side: Side, id: ConnectionId, wall_clock: Option<&str>) -> Self {
         let mut encoder = Self {
             start,
+            last: start,
             law: None,
             bytes: Vec::new(),
             events: 0,
@@ -42,6 +45,8 @@ impl Encoder {
     /// Appends an event.
     pub fn event(&mut self, now: Instant, event: &TraceEvent<'_>) {
         self.events += 1;
+        let now = now.max(self.last);
+        self.last = now;
         match event {
             TraceEvent::Sent(packet) => self.packet(now, "sent", packet),
             TraceEvent::Received(packet) => self.packet(now, "received", packet),

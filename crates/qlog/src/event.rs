@@ -84,7 +84,7 @@ impl Serialize for RouterFeedback {
     }
 }
 
-/// The path's state and the connection's counters. The first eight keys are those of the commands'
+/// The path's state and the connection's counters. The first nine keys are those of the commands'
 /// JSON.
 #[derive(Serialize)]
 pub(crate) struct Report {
@@ -95,6 +95,7 @@ pub(crate) struct Report {
     rtt_ms: Distribution,
     packets_lost: u64,
     router_id: Option<u16>,
+    start: Option<&'static str>,
     ecn: &'static str,
     mtu: u16,
     passes_shims: bool,
@@ -222,6 +223,9 @@ impl Report {
             rtt_ms: (&stats.rtt).into(),
             packets_lost: stats.packets_lost,
             router_id: report.router,
+            start: (report.controller.quick_start)
+                .filter(|asked| asked.asked > 0)
+                .map(|asked| asked.outcome.name()),
             ecn: report.ecn.name(),
             mtu: report.mtu,
             passes_shims: report.passes_shims,

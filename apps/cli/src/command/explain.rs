@@ -14,15 +14,17 @@ use crate::explain::{Account, Logged, Verdict};
 
 /// The largest report that is read. A log may be longer, because it is read event by event.
 const LARGEST_REPORT: u64 = 64 << 20;
+/// The longest text of a report that is shown, in characters.
+const LONGEST_TEXT: usize = 300;
 /// The shortest time without an answer that is a silence, in milliseconds, and in round trips.
 const SHORTEST_SILENCE_MS: f64 = 200.0;
 const SILENT_ROUND_TRIPS: f64 = 3.0;
-/// The round trip before one is measured, in milliseconds (RFC 9002 section 6.2.2).
-const INITIAL_RTT_MS: f64 = 333.0;
+/// The longest round trip that is assumed before one is measured, in milliseconds.
+const INITIAL_RTT_MS: f64 = 1000.0;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Report that `get`, `put`, `perf`, `emulate` or `tunnel status` printed with `--json`, or a
+    /// Report that `get`, `put`, `perf`, `emulate` or `tunnel show` printed with `--json`, or a
     /// log from QLOGDIR
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -32,10 +34,10 @@ pub(super) struct Args {
 }
 
 #[derive(Serialize)]
-struct Explained<'a> {
-    file: &'a Path,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    flow: &'a str,
+struct Explained {
+    file: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    flow: String,
     seconds: f64,
     #[serde(flatten)]
     verdict: Verdict,
@@ -43,37 +45,39 @@ struct Explained<'a> {
 
 pub(super) fn explain(args: &Args) -> Outcome {
     let mut explained = Vec::new();
-    let mut accounts = Vec::new();
+    let mut failed = None;
     for file in &args.files {
-        let read = accounts_of(file).with_context(|| format!("cannot explain {}", file.display()));
-        accounts.extend(
-            read.map_err(Failure::usage)?
-                .into_iter()
-                .map(|account| (file, account)),
-        );
-    }
-    for (file, account) in &accounts {
-        if args.json {
-            explained.push(Explained {
-                file,
-                flow: &account.name,
-                seconds: account.seconds,
-                verdict: account.verdict(),
-            });
-        } else {
+        let name = file.display();
+        let accounts = match accounts_of(file) {
+            Ok(accounts) => accounts,
+            Err(error) => {
+                let error = error.context(format!("cannot explain {name}"));
+                if let Some(before) = failed.replace(error) {
+                    output::note!("pathmark: {}", output::explain(&before));
+                }
+                continue;
+            }
+        };
+        for account in accounts {
+            if args.json {
+                explained.push(Explained {
+                    file: name.to_string(),
+                    verdict: account.verdict(),
+                    seconds: account.seconds,
+                    flow: account.name,
+                });
+                continue;
+            }
             if args.files.len() > 1 {
-                output::line(format_args!("{}", file.display()))?;
+                output::line(format_args!("{}", output::plain(&name.to_string())))?;
             }
-            // A log or a report may be from anybody.
-            for line in account.to_string().lines() {
-                output::line(format_args!("{}", output::plain(line)))?;
-            }
+            output::line(format_args!("{account}"))?;
         }
     }
     if args.json {
         output::json(&serde_json::json!({ "explained": explained }))?;
     }
-    Ok(())
+    failed.map_or(Ok(()), |error| Err(Failure::usage(error)))
 }
 
 /// Reads a report or a log.
@@ -99,33 +103,67 @@ fn accounts_of(path: &Path) -> Result<Vec<Account>> {
 
 /// Reads the flows of an emulation, the connection of a tunnel, or a single transfer.
 fn of_report(mut report: Value) -> Result<Vec<Account>> {
-    let (flows, excludes_handshake) = match report["flows"].take() {
-        Value::Array(flows) if report["path_report"].is_null() => (flows, false),
-        _ if report["path_report"].is_object() => (vec![report["path_report"].take()], false),
-        _ => (vec![report], true),
-    };
-    if flows.is_empty() || flows.iter().any(|flow| !flow["controllers"].is_object()) {
+    let mut flows = Vec::new();
+    let mut handshake_s = 0.0;
+    if report["runs"].is_array() {
+        for run in report["runs"].as_array_mut().into_iter().flatten() {
+            flows.append(run["flows"].as_array_mut().unwrap_or(&mut Vec::new()));
+        }
+    } else if report["path_report"].is_object() {
+        flows.push(report["path_report"].take());
+    } else if let Value::Array(all) = report["flows"].take() {
+        flows = all;
+    } else {
+        handshake_s = report["handshake_ms"].as_f64().unwrap_or(0.0) / 1e3;
+        flows = directions(report);
+    }
+    // Flows of UDP and of a kernel's TCP have no controllers that are known.
+    flows.retain(|flow| flow["controllers"].is_object() || flow["error"].is_string());
+    if flows.is_empty() {
         bail!(
             "it has no `controllers`: it is no report of `get`, `put`, `perf`, `emulate` or \
-             `tunnel status`, or the connection was never established"
+             `tunnel show`, or the connection was never established"
         );
     }
     let flows = flows.into_iter().map(|mut flow| {
-        leave_out_nulls(&mut flow);
+        tidy(&mut flow);
         let mut account: Account = serde_json::from_value(flow)?;
-        if excludes_handshake {
-            account.seconds += account.handshake_ms / 1e3;
-        }
+        account.seconds += handshake_s;
         Ok(account)
     });
     flows.collect()
 }
 
-/// Removes keys whose value is unknown.
-fn leave_out_nulls(value: &mut Value) {
-    if let Value::Object(keys) = value {
-        keys.retain(|_, value| !value.is_null());
-        keys.values_mut().for_each(leave_out_nulls);
+/// Splits the report of `perf`, if both ends sent.
+fn directions(report: Value) -> Vec<Value> {
+    if !(report["up"].is_object() && report["down"].is_object()) {
+        return vec![report];
+    }
+    let of = |name: &str, other: &str| {
+        let mut flow = report.clone();
+        for (key, value) in report[name].as_object().into_iter().flatten() {
+            flow[key] = value.clone();
+        }
+        flow["name"] = name.into();
+        flow[other] = Value::Null;
+        flow
+    };
+    vec![of("up", "bytes_down"), of("down", "bytes_up")]
+}
+
+/// Removes keys whose value is unknown, and makes texts safe to print: they can be from anybody.
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(keys) => {
+            keys.retain(|_, value| !value.is_null());
+            keys.values_mut().for_each(tidy);
+        }
+        Value::Array(values) => values.iter_mut().for_each(tidy),
+        Value::String(text) => {
+            let short: String = text.chars().take(LONGEST_TEXT).collect();
+            *text = output::plain(&short).into_owned();
+        }
+        _ => {}
     }
 }
 
@@ -148,17 +186,29 @@ fn of_log(log: impl BufRead) -> Result<Account> {
             "it ends before the first event `pathmark:report`: look at one of a whole connection"
         );
     }
+    tidy(&mut report);
     let mut account: Account = serde_json::from_value(report)?;
     account.seconds = reader.last / 1e3;
-    account.handshake_ms = reader.handshake.unwrap_or(0.0);
     account.log = Some(Logged {
         silence_s: reader.silence.total / 1e3,
         silences: reader.silence.count,
         load: (reader.marked > 0.0).then(|| reader.load / reader.marked * 100.0),
     });
-    account.error = closed
-        .filter(|closed| closed["trigger"] != "application")
-        .and_then(|closed| closed["reason"].as_str().map(ToOwned::to_owned));
+    account.error = closed.and_then(|mut closed| {
+        tidy(&mut closed);
+        let is_lost = closed["trigger"] != "application";
+        closed["reason"]
+            .as_str()
+            .filter(|_| is_lost)
+            .map(ToOwned::to_owned)
+    });
+    match reader.handshake {
+        Some(time) => account.handshake_ms = time,
+        None => {
+            let never = "the connection was never established".to_owned();
+            account.error.get_or_insert(never);
+        }
+    }
     Ok(account)
 }
 
@@ -191,7 +241,7 @@ impl LogReader {
                 }
             }
             "pathmark:feedback_received" if data["protocol"] == "vcp" => {
-                let count = |code: &str| data[code].as_f64().unwrap_or(0.0);
+                let count = |code: &str| data[code].as_u64().unwrap_or(0) as f64;
                 let packets = count("low") + count("high") + count("over");
                 self.marked += packets;
                 self.load += packets * count("load_128") / 128.0;

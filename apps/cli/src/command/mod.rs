@@ -165,7 +165,8 @@ pub fn main() -> ExitCode {
         _ => None,
     });
     raise_open_files();
-    if let Err(error) = qlog::begin() {
+    let reads_logs = matches!(cli.command, Command::Explain(_) | Command::Plot(_));
+    if !reads_logs && let Err(error) = qlog::begin() {
         output::note!("pathmark: {error:#}");
         return ExitCode::from(2);
     }

@@ -9,17 +9,19 @@ use pathmark_lab::plot::{Figure, Line, Panel};
 use pathmark_qlog::Record;
 use serde_json::Value;
 
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, output};
 
 /// Points of a curve at most, each the mean of a span of time, and half of them at least for the
 /// longest log.
 const POINTS: usize = 400;
+/// The largest value that is drawn, in its quantity's unit.
+const LARGEST: f64 = 1e12;
 /// The shortest span in seconds.
 const FIRST_SPAN: f64 = 1e-3;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Logs from QLOGDIR or `emulate --qlog`; several are drawn above each other
+    /// Logs from QLOGDIR or `emulate --qlog`; the curves of several share their axes
     #[arg(value_name = "FILE.sqlog", required = true)]
     files: Vec<PathBuf>,
     /// Write the picture (SVG) to this file
@@ -60,8 +62,12 @@ impl Quantity {
         }
     }
 
-    /// Returns the value of an event: a state, or what happened.
+    /// Returns the value of an event: a state, or what happened. Impossible ones are left out.
     fn value(self, record: &Record) -> Option<f64> {
+        (self.any_value(record)).filter(|value| (0.0..LARGEST).contains(value))
+    }
+
+    fn any_value(self, record: &Record) -> Option<f64> {
         let data = &record.data;
         let bytes = || data["raw"]["length"].as_f64();
         match (self, record.name.as_str()) {
@@ -158,10 +164,10 @@ impl Spans {
 }
 
 pub(super) fn plot(args: &Args) -> Outcome {
-    let output = std::fs::canonicalize(&args.output).ok();
+    let picture = std::fs::canonicalize(&args.output).ok();
     let mut curves = Vec::new();
     for file in &args.files {
-        if output.is_some() && std::fs::canonicalize(file).ok() == output {
+        if picture.is_some() && std::fs::canonicalize(file).ok() == picture {
             let name = file.display();
             return Err(Failure::usage(anyhow!(
                 "{name} is a log: name another file for the picture"
@@ -186,7 +192,7 @@ pub(super) fn plot(args: &Args) -> Outcome {
     let panels = Quantity::ALL.map(|what| {
         let lines = curves.iter().map(|(file, spans)| {
             let name = file.with_extension("");
-            Line::named(name.to_string_lossy(), spans.points(what))
+            Line::named(output::plain(&name.to_string_lossy()), spans.points(what))
         });
         let (title, unit) = what.title();
         Panel {
@@ -200,11 +206,10 @@ pub(super) fn plot(args: &Args) -> Outcome {
         }
     });
     let title = match args.files.as_slice() {
-        [only] => only
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into(),
+        [only] => {
+            let name = only.file_stem().unwrap_or_default().to_string_lossy();
+            output::plain(&name).into_owned()
+        }
         files => format!("{} logs", files.len()),
     };
     let figure = Figure {

@@ -1,12 +1,16 @@
 //! Logs of all connections of the command, if `QLOGDIR` names a directory.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pathmark::TransportConfig;
 use pathmark_qlog::Directory;
 
 use super::output;
+
+/// How long connections may take to end after the command.
+const LONGEST_END: Duration = Duration::from_secs(1);
 
 static LOGS: OnceLock<Directory> = OnceLock::new();
 
@@ -31,7 +35,11 @@ pub(super) fn end() {
     let Some(logs) = LOGS.get() else {
         return;
     };
-    logs.flush();
+    // The runtime ends connections in its own threads.
+    let cut = logs.close(LONGEST_END);
+    if cut > 0 {
+        output::note!("note: the ends of {cut} logs are missing in QLOGDIR");
+    }
     if let Some(error) = logs.error() {
         output::note!("note: qlog: {error}");
     }
@@ -41,5 +49,9 @@ pub(super) fn end() {
             "note: {missing} events are missing in QLOGDIR, because the disk was too slow or full, \
              or a log too long"
         );
+    }
+    let refused = logs.refused();
+    if refused > 0 {
+        output::note!("note: {refused} connections have no log in QLOGDIR: too many were open");
     }
 }

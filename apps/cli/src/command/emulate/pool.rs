@@ -12,7 +12,7 @@ use pathmark_emulator::{Progress, Scenario};
 use pathmark_lab::outputs::PlottedOutputs;
 use pathmark_lab::series::Series;
 use pathmark_lab::sweep::{Case, CaseResult};
-use pathmark_qlog::Directory;
+use pathmark_qlog::{Directory, Limits};
 
 use super::super::{output, session};
 
@@ -222,13 +222,22 @@ fn logged(
     watch: &mut Watch<'_>,
 ) -> anyhow::Result<(RunResult, Series)> {
     let begun = watch.begun;
-    let logs = Directory::create(directory)?;
+    // Files aren't open in between, so that any number of flows can have logs.
+    let limits = Limits {
+        connections: usize::MAX,
+        ..Limits::default()
+    };
+    let logs = Directory::with_limits(directory, limits)?;
     let factory = logs.clone();
     let outputs = PlottedOutputs::create(directory, |now: &Progress| watch.progress(now))?;
     let mut outputs = outputs.with_trace(move |flow| factory.factory_of(flow));
     let result = timed(begun, scenario.run_with(&mut outputs)?);
     let series = outputs.finish(&result, name)?;
     logs.flush();
+    let missing = logs.missing();
+    if missing > 0 {
+        output::note!("note: {missing} events are missing, because a log would be too long");
+    }
     match logs.error() {
         Some(error) => Err(anyhow!("{error}")),
         None => Ok((result, series)),
