@@ -80,8 +80,9 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 /// Returns the IPv4 address embedded in a mapped, compatible, 6to4, Teredo or ISATAP (RFC 5214
-/// section 6.1) address, or in one of NAT64 with its well-known prefix. In 64:ff9b:1::/48 (RFC 8215), its position depends on
-/// the translator, so this prefix is denied unless it is explicitly allowed.
+/// section 6.1) address, or in one of NAT64 with its well-known prefix. In 64:ff9b:1::/48 (RFC
+/// 8215), its position depends on the translator, so this prefix is denied unless it is explicitly
+/// allowed.
 pub(crate) fn embedded(address: IpAddr) -> Option<IpAddr> {
     let v4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());

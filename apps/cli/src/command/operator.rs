@@ -144,8 +144,8 @@ impl House {
     }
 }
 
-/// Removes the token of an unfinished upload from a path, because whoever reads the access log could
-/// continue the upload with it.
+/// Removes the token of an unfinished upload from a path, because whoever reads the access log
+/// could continue the upload with it.
 fn logged(path: &str) -> Cow<'_, str> {
     let parsed = PathName::parse(path.as_bytes());
     let is_secret = |parsed: PathName| parsed.names.last().is_some_and(|name| is_reserved(name));

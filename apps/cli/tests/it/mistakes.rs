@@ -47,6 +47,12 @@ fn mistakes_are_named() {
         ("get @/file --cc foo", 2, "`foo`: known are"),
         ("put none b.txt", 2, "not a server: write HOST:PORT"),
         ("perf client @ --time 1s", 1, "needs `pathmark perf server`"),
+        // Its proxy is on this host.
+        (
+            "tunnel pathmark://127.0.0.1:1 -L *:8080:[::1]:8080",
+            2,
+            "is its own listener",
+        ),
         ("put none @/", 2, "cannot read none: No such file"),
         ("put dangling @/", 2, "cannot read dangling: No such file"),
         ("put -r none @/", 2, "cannot read none: No such file"),
@@ -74,7 +80,7 @@ fn mistakes_are_named() {
         ),
     ] {
         let mut command = pathmark(&words(&line.replace('@', &server.address)));
-        if !line.starts_with("serve") {
+        if !line.starts_with("serve") && !line.starts_with("tunnel") {
             command.args(["--pin", &server.pin]);
         }
         let output = command.current_dir(here.path()).output().unwrap();

@@ -508,11 +508,6 @@ fn check_reports_faults() {
         ),
         ("[[class]]\nports = [0]".into(), 2, ".toml:2: "),
         ("cc = 'foo'".into(), 2, "known are"),
-        (
-            format!("{uri}forward = ['8080:localhost:8080']"),
-            2,
-            "is its own listener",
-        ),
     ] {
         std::fs::write(&file, &text).unwrap();
         let output = run(&["tunnel", "check", &file]);
@@ -521,8 +516,4 @@ fn check_reports_faults() {
         assert!(all.contains(says), "{text}: {all}");
         assert_eq!(output.status.code(), Some(code), "{text}: {all}");
     }
-    // The proxy is on this host.
-    let uri_file = bed.path("proxy.uri");
-    let forward = ["tunnel", "--uri-file", &uri_file, "-L", "*:8080:[::1]:8080"];
-    ended(&run(&forward), 2, "is its own listener");
 }

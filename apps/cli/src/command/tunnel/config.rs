@@ -1,7 +1,7 @@
 //! A tunnel's configuration, from a file and from arguments.
 
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use pathmark_proxy::uri::ProxyUri;
 use pathmark_testbed::IpNet;
 use serde::{Deserialize, Deserializer};
 
+use super::super::state::address_towards;
 use super::super::values;
 
 /// Maximum number of flows that can be configured.
@@ -263,8 +264,11 @@ fn is_loop(forward: &Forward, proxy: Option<&ProxyUri>) -> bool {
     let (Some(target), port) = (address_of(&forward.target.host), forward.target.port) else {
         return false;
     };
-    // Any port of an address of this host can be bound, but not of another one.
-    let is_own = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // Packets to an address of this host have this address as their source, too.
+    let is_own = |address: IpAddr| {
+        let source = address_towards(SocketAddr::new(address, port));
+        address.is_loopback() || source.is_ok_and(|source| source == address)
+    };
     let listeners = forward.bind.addresses();
     let is_bound = listeners.iter().any(|listener| {
         let own = listener.ip();

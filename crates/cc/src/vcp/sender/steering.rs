@@ -17,8 +17,8 @@ const AI_RULES_R_Q16: u64 = (1 << 16) / 100;
 /// However far α has grown, AI adds at most the window divided by this per interval.
 const AI_PER_INTERVAL: u64 = 4;
 
-/// AI must not undo the cuts of other flows meanwhile, so it adds at most the window divided by this
-/// per interval, whatever α is.
+/// AI must not undo the cuts of other flows meanwhile, so it adds at most the window divided by
+/// this per interval, whatever α is.
 const AI_WHILE_SPARED: u64 = 16;
 
 /// If growth gives back at least half of a cut (1/16 of the window), the cut does not end the
