@@ -260,3 +260,5 @@ shim:register_heuristic("udp", function(tvb, pinfo, tree)
   shim.dissector(tvb, pinfo, tree)
   return true
 end)
+
+DissectorTable.get("udp.port"):add_for_decode_as(shim)

@@ -297,9 +297,9 @@ mod tests {
         for (number, micros) in [
             (0, 0),
             (9, 1),
+            (u64::MAX, 10),
             (10, 999),
             (1_234_567, 1_050_007),
-            (u64::MAX, 10),
         ] {
             let packet = TracedPacket {
                 number,
@@ -319,6 +319,20 @@ mod tests {
                 "ack_only": true,
             });
             assert_eq!(json["data"], data);
+        }
+    }
+
+    /// A packet's time is that of its arrival, which may be before that of the event before it.
+    #[test]
+    fn times_never_go_back() {
+        let mut encoder = Encoder::new(START, Side::Server, ConnectionId::EMPTY, None);
+        texts(&mut encoder);
+        for micros in [500, 200] {
+            let now = START + Duration::from_micros(micros);
+            encoder.event(now, &TraceEvent::Received(packet(PacketType::OneRtt)));
+        }
+        for text in texts(&mut encoder) {
+            assert!(text.starts_with(r#"{"time":0.500,"#), "{text}");
         }
     }
 
