@@ -162,8 +162,8 @@ fn a_server_that_was_started_again_ends_old_connections_at_once() {
     let begun = std::time::Instant::now();
     let output = client.finish();
     assert_eq!(output.status.code(), Some(1));
-    // The interval between the client's probes is a round trip and some milliseconds. If none of its
-    // packets was in flight, its next keep-alive, after at most 5 s, gets the answer.
+    // The interval between the client's probes is a round trip and some milliseconds. If none of
+    // its packets was in flight, its next keep-alive, after at most 5 s, gets the answer.
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(8), "{took:?}");
     json(&user.get(&server.at("a"), &["--pin", &pin, "--json"]));
