@@ -1,7 +1,7 @@
 //! The interface between ingresses and a tunnel, through which flows leave.
 //!
-//! Also has refusals as statuses of responses to CONNECT and as `Proxy-Status` (RFC 9209), and UDP
-//! sockets that transfer the ECN field of datagrams' packets (RFC 3168 section 5).
+//! A refused flow is a status in the response to CONNECT and a `Proxy-Status` (RFC 9209). UDP
+//! sockets transfer the ECN field of datagrams' packets (RFC 3168 section 5).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};

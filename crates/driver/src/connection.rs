@@ -1,6 +1,4 @@
-//! Connections, as an application uses them.
-//!
-//! Where the polls of a connection handle wait.
+//! Connections, as an application uses them, and the wakers of the polls of each handle.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -8,11 +8,11 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::task::{Context, Poll};
 
 use super::connection::Connection;
+use super::connection_task::ConnectionTask;
 #[cfg(target_os = "linux")]
 use super::refusals;
 use super::shared::{Awaited, EndpointShared, EndpointState, Shared, respond};
 use super::socket::Socket;
-use super::task::ConnectionTask;
 use super::waiters::Place;
 use super::{clock, receive_buffer};
 use pathmark_transport::Instant;

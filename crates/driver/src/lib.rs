@@ -40,6 +40,7 @@ mod arrivals;
 mod clock;
 mod config;
 mod connection;
+mod connection_task;
 mod datagrams;
 mod endpoint;
 #[cfg(target_os = "linux")]
@@ -49,17 +50,16 @@ mod interfaces;
 mod opening;
 mod own_socket;
 mod rebind;
-mod receive;
 mod receive_buffer;
+mod receive_task;
+mod recv_stream;
 #[cfg(target_os = "linux")]
 mod refusals;
 mod send_stream;
 mod shared;
 mod socket;
 mod stream_error;
-mod streams;
 mod sys;
-mod task;
 mod timers;
 mod unopened;
 mod user;
@@ -69,6 +69,8 @@ mod waiters;
 mod api_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod attack_tests;
+#[cfg(all(test, target_os = "linux"))]
+mod connection_task_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod ecn_tests;
 #[cfg(all(test, target_os = "linux"))]
@@ -99,16 +101,14 @@ mod stalled_tests;
 mod starting_tests;
 #[cfg(all(test, target_os = "linux"))]
 mod stranger_tests;
-#[cfg(all(test, target_os = "linux"))]
-mod task_tests;
+#[cfg(test)]
+mod test_waker;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod unopened_tests;
 #[cfg(test)]
 mod waiting_tests;
-#[cfg(test)]
-mod woken;
 
 pub use crate::config::{IdleTimeout, TransportConfig};
 pub use crate::stream_error::{ReadError, ReadExactError, ReadToEndError, WriteError};
@@ -120,5 +120,5 @@ pub use endpoint::{ConnectError, Endpoint};
 pub use handshake::{Accept, Connecting, Incoming, IncomingFuture, RetryError, ZeroRtt};
 pub use own_socket::{Datagram, DatagramSocket};
 pub use receive_buffer::ReceiveBuffer;
+pub use recv_stream::RecvStream;
 pub use send_stream::{SendStream, Stall, Stopped};
-pub use streams::RecvStream;

@@ -7,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use super::connection::Connection;
 use super::connection::Places;
+use super::recv_stream::RecvStream;
 use super::send_stream::SendStream;
 use super::shared::{Awaited, Shared, State};
-use super::streams::RecvStream;
 use super::waiters::Place;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::streams::{Dir, OpenError, StreamId};

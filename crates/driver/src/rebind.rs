@@ -9,8 +9,8 @@ use super::connection::Connection;
 use super::endpoint::Endpoint;
 use super::interfaces::bound;
 use super::own_socket::DatagramSocket;
-use super::receive::ReceiveTask;
 use super::receive_buffer;
+use super::receive_task::ReceiveTask;
 use super::shared::State;
 use super::socket::Socket;
 

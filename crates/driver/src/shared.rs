@@ -1,7 +1,6 @@
 //! The state that the tasks of connections, their endpoint and the application share, and how they
-//! wait for each other.
-//!
-//! A connection's locked state, and wakers that must wait until it is unlocked.
+//! wait for each other. A connection's part is behind a lock, and tasks are woken after it is
+//! unlocked.
 
 mod connection;
 mod endpoint;
@@ -241,7 +240,7 @@ mod guard_tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::woken::Woken as WakeFlag;
+    use crate::test_waker::Woken as WakeFlag;
 
     /// All tasks are woken, and a single waker, as after most packets, needs no allocation.
     #[test]

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     #[cfg(target_os = "linux")]
     use crate::sys::RuntimeAlarm;
-    use crate::woken::Woken;
+    use crate::test_waker::Woken;
     use pathmark_transport::Duration;
 
     thread_local! {

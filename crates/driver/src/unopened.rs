@@ -230,7 +230,7 @@ impl Drop for Inbox {
 mod tests {
 
     use super::*;
-    use crate::woken::Woken;
+    use crate::test_waker::Woken;
     use pathmark_transport::Ecn;
 
     fn received(port: u16) -> Received {

@@ -1,4 +1,4 @@
-//! Writes a router's answer into a request.
+//! Reads requests for a port, and writes the router's answer into them.
 //!
 //! | field | approved | denied |
 //! |---|---|---|
@@ -9,8 +9,6 @@
 //!
 //! All other fields stay unchanged. Reports, unknown functions and requests that were denied
 //! before are not changed at all.
-//!
-//! Reads requests for a port.
 
 use pathmark_cc::{Carried, Duration, QuickStartAnswer, QuickStartCarried};
 use pathmark_shim::quick_start::{Function, LEN, Rate, Repr};

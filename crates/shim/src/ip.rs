@@ -1,14 +1,10 @@
-//! IP packets from the view of a router or a marking host: the positions of their parts, and the
-//! few fields that routers rewrite.
+//! IP packets from the view of a router or a marking host: the positions of their parts, hashes
+//! that identify their flow or host, and the few fields that routers read and rewrite.
 //!
 //! [`Layout::walk`] checks a packet's headers once. The layout does not borrow the packet, so that
 //! a router can store it next to a queued packet and rewrite the packet later. Methods take the
 //! packet's bytes again. If these are not the bytes that were walked, methods read whatever is
 //! there, or nothing, and never panic.
-//!
-//! Hashes that identify the flow or host of a packet.
-//!
-//! The fields that routers read and rewrite.
 
 mod walk;
 

@@ -1,7 +1,8 @@
-//! The marking rule, by which a router writes into a VCP shim.
+//! What a router does with a packet of VCP: it reads the fields for its law, and writes its answer
+//! into the shim or, if it is configured so, into the IP ECN field.
 //!
-//! Every field is combined with its current value in the packet, so that the order of two routers
-//! matters only if both report the same load:
+//! In the shim, every field is combined with its current value in the packet, so that the order of
+//! two routers matters only if both report the same load:
 //!
 //! | field | becomes |
 //! |---|---|
@@ -15,10 +16,7 @@
 //!
 //! The sender's RTT class stays unchanged.
 //!
-//! Reads a packet's fields for a port's law.
-//!
-//! VCP in the IP ECN field, for paths that preserve nothing else (a tunnel that copies only DSCP
-//! and ECN).
+//! The ECN field is for paths that preserve nothing else (a tunnel that copies only DSCP and ECN):
 //!
 //! | field | RFC 3168 | here |
 //! |---|---|---|

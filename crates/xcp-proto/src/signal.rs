@@ -1,6 +1,5 @@
-//! XCP as a signal of the transport.
-//!
-//! Virtual routers of a receiving host behind a cloud, shared by its connections.
+//! XCP as a signal of the transport, and the virtual routers of a receiving host behind a cloud,
+//! which its connections share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

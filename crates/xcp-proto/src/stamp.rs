@@ -1,4 +1,4 @@
-//! Writes a router's answer into an XCP shim.
+//! Reads a packet's XCP shim for a port's law, and writes the router's answer into it.
 //!
 //! | field | becomes |
 //! |---|---|
@@ -15,8 +15,6 @@
 //! modulo 256. After a cloud that the port does not look for, the last router stays unchanged. All
 //! other fields stay as the sender wrote them, and a header in the minimal format is not changed at
 //! all.
-//!
-//! Reads a packet's fields for a port's law.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

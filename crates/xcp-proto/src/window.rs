@@ -1,8 +1,5 @@
 //! Conversion between the laws' rate form and the compact header's window form (XCP Linux paper,
-//! section II-B).
-//!
-//! H_feedback in 16 bits: a window change in packets (XCP Linux paper, Zhang and Henderson, section
-//! II-B).
+//! Zhang and Henderson, section II-B). Its H_feedback is a window change in packets, in 16 bits:
 //!
 //! ```text
 //!    15 …                3 2 … 0

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::plan::PutError;
 use super::request::{Client, Exchange, Page, Progress, set};
-use super::resume::{resumable, upload_of};
+use super::resume_upload::{resumable, upload_of};
 use crate::fields::{AttributesField, PathName, Sha256Digest, sha256_field};
 use crate::plan::{ATTRIBUTES, REPR_DIGEST, digest_in, upload_fields};
 use crate::resource::{Kind, Stat};

@@ -1,5 +1,5 @@
-//! Responds to PUT of a file, a link or a directory. Also has the reasons why a file is not stored,
-//! and the replies to their clients.
+//! Responds to PUT of a file, a link or a directory. If it is not stored, the client gets the
+//! reason.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

@@ -3,9 +3,8 @@
 //! `h3` 0.0.8 buffers every frame except DATA completely, regardless of its length. It treats an
 //! empty DATA frame as the end of the content, and it doesn't detect that a stream ends within a
 //! DATA frame. Therefore this filter rejects long frames, drops empty DATA frames and frames of
-//! unknown types, and detects whether a stream ends between two frames.
-//!
-//! Also has variable-length integers (RFC 9000 section 16).
+//! unknown types, and detects whether a stream ends between two frames. Types and lengths are
+//! variable-length integers (RFC 9000 section 16).
 
 use std::collections::VecDeque;
 

@@ -1,13 +1,13 @@
 //! Traits of control laws: the sender's part, the port's part, and the reaction to losses.
 
-mod link;
+mod port;
 
 use core::fmt;
 
 use crate::base::{Duration, Instant};
 use crate::metrics::Metrics;
 use crate::signals::{Feedback, KnownPath, QuickStartRequest, Request};
-pub use link::{LinkController, Passive};
+pub use port::{LinkController, Passive};
 
 // Loss rules, which interpret lost packets on a path whose routers announce congestion by other
 // means.

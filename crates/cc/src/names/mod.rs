@@ -5,8 +5,8 @@
 //! text with the same meaning, and can build the controller.
 
 mod knob;
-mod link;
 mod own;
+mod port;
 mod register;
 mod sender;
 mod standard;
@@ -16,7 +16,7 @@ mod xcp;
 #[cfg(test)]
 mod tests;
 
-pub use link::LinkAlgorithm;
+pub use port::LinkAlgorithm;
 pub use register::RegisterError;
 pub use sender::Algorithm;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::link::LinkAlgorithm;
 use super::own::{Own, PORTS, SENDERS};
+use super::port::LinkAlgorithm;
 use super::sender::Algorithm;
 use crate::base::Instant;
 use crate::law::{Controller, LinkController};

@@ -3,8 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::link::LinkAlgorithm;
 use super::own::{OwnLaw, PORTS, SENDERS};
+use super::port::LinkAlgorithm;
 use super::standard::{AdaConfig, AutoConfig, CubicConfig, InitialConfig};
 use super::vcp::VcpConfig;
 use super::{ParseError, knob, xcp};

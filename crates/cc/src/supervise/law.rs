@@ -208,5 +208,3 @@ pub(crate) trait ExplicitLaw: fmt::Debug + Send {
     /// Returns why the law isn't in control.
     fn reason(&self, path: &Path) -> FallbackReason;
 }
-
-// The laws between which a frame can switch; usually there's only one.

@@ -23,19 +23,19 @@
 //!
 //! **Without an estimate**, a virtual router cannot answer. The port answers as if there were no
 //! cloud, and the packet states that a cloud is not accounted for, so that its sender looks for
-//! congestion there itself ([`hidden`](crate::bottleneck)).
+//! congestion there itself ([`bottleneck`](crate::bottleneck)).
 
 mod competitor;
-mod link;
 #[cfg(test)]
 mod oracle_tests;
+mod port;
 mod receiver;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use crate::base::Duration;
-pub use link::XcpILink;
+pub use port::XcpILink;
 pub use receiver::ReceiverClouds;
 
 // Parameters of the part of a port that detects and measures clouds. Shares are integers in 10^-6.

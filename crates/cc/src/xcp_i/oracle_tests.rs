@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::link::XcpILink;
+use super::port::XcpILink;
 use super::tests::{CAPACITY, capacity_of, estimate, packet, pass, published, upstream};
 use super::{SHARED_GIVEN_PPM, SHARED_TAKEN_PPM};
 use crate::base::Instant;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use proptest::prelude::*;
 
-use super::link::XcpILink;
+use super::port::XcpILink;
 use super::{INACTIVE, MOST_OF_PREFIX, MOST_UPSTREAMS, PATIENCE};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;

@@ -1,7 +1,5 @@
-//! Which tasks wait for which event of a connection, and when they are woken.
-//!
-//! A connection's record of the sending parts that the application holds: wakers, and how each part
-//! ended.
+//! Which tasks wait for which event of a connection, and when they are woken: also those that write
+//! to its streams, with the end of each stream's sending part.
 
 use std::collections::hash_map::Entry;
 use std::task::{Context, Waker};

@@ -1,12 +1,10 @@
-//! Receiving many datagrams by one system call, with everything that the kernel reports about them:
-//! recvmmsg(2).
+//! Receiving many datagrams by one system call (recvmmsg(2)), with everything that the kernel
+//! reports about them, and the error queue of a socket, with reports by ICMP and the kernel about
+//! datagrams that were sent (ip(7) and ipv6(7) under `IP_RECVERR`).
 //!
-//! Control messages (cmsg(3)), in which the kernel reports the properties of a datagram. Each has a
-//! header of length, level and type, followed by data, both aligned to words. Levels, types and
-//! data are those of Linux (ip(7), ipv6(7), udp(7)).
-//!
-//! The error queue of a socket: reports by ICMP and the kernel about datagrams that were sent
-//! (ip(7) and ipv6(7) under `IP_RECVERR`).
+//! Both consist of control messages (cmsg(3)). Each has a header of length, level and type,
+//! followed by data, both aligned to words. Levels, types and data are those of Linux (ip(7),
+//! ipv6(7), udp(7)).
 
 use std::ffi::c_int;
 use std::mem::{self, MaybeUninit};

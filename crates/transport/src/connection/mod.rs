@@ -13,10 +13,10 @@
 //! clock or does I/O. After any call, you should call [`poll_transmit`](Connection::poll_transmit)
 //! until it returns nothing, take the events, and wait for [`deadline`](Connection::deadline).
 
-mod acknowledged;
 mod building;
 mod control;
 mod datagrams;
+mod fates;
 mod frames;
 mod handshake;
 mod keys;

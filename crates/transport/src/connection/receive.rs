@@ -2,7 +2,7 @@
 //! their frames are processed.
 
 use super::Received;
-use super::acknowledged::Fates;
+use super::fates::Fates;
 use super::handshake::{self, RetryAnswer};
 use super::keys::{OpenedPacket, Unopened};
 use super::lifecycle::Lifecycle;

@@ -1,5 +1,5 @@
 //! Datagrams that an endpoint sends by itself, without a connection: its answers to unknown
-//! senders, within limits on their rate. Also detects stateless resets.
+//! senders, within limits on their rate, and stateless resets in both directions.
 
 use super::{ConnectionHandle, DatagramEvent, Endpoint, known};
 use crate::cid::fresh_id;

@@ -1,6 +1,6 @@
 //! Both ends of the FEEDBACK frame: counting for the peer, and calculating differences between the
-//! frames that it returns. Also how often packets carry the signal, and the rate that a later
-//! connection may request from routers.
+//! frames that it returns. They show how often packets need to carry the signal, and the rate that
+//! a later connection may request from routers.
 //!
 //! An epoch is identified by the number of the first packet that counts for it; earlier packets
 //! don't count. The receiver begins an epoch when the sender migrates to another path or challenges

@@ -30,10 +30,10 @@ mod ranges;
 mod reassembly;
 mod receiving;
 mod recv;
-mod schedule;
 mod send;
 mod send_buffer;
 mod sent;
+mod turn_queue;
 mod turns;
 
 #[cfg(test)]
@@ -46,10 +46,10 @@ pub use limits::{LocalStreams, RemoteStreams, StreamLimitExceeded};
 pub use memory::ReceiveMemory;
 pub use reassembly::Reassembly;
 pub use recv::{RecvError, RecvPart, RecvState};
-pub use schedule::Schedule;
 pub use send::{Piece, SendPart, SendState};
 pub use send_buffer::SendBuffer;
 pub use sent::{AckedRun, SentFrames};
+pub use turn_queue::Schedule;
 
 use account::SendAccount;
 use control::Control;

@@ -4,7 +4,7 @@
 //! ```text
 //!   sent, acked, lost ─► rate      delivery rate samples
 //!                        model     max_bw, min_rtt, extra_acked and bounds from losses
-//!                        cycle     Startup ─► Drain ─► ProbeBW: DOWN, CRUISE, REFILL, UP; ProbeRTT
+//!                                  Startup ─► Drain ─► ProbeBW: DOWN, CRUISE, REFILL, UP; ProbeRTT
 //!                        sender    pace = gain · bw, window = gain · bw · min_rtt + extra_acked
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! random are computed from the time and the bytes delivered. There is no offload budget beyond the
 //! send quantum. The draft leaves the response to a CE mark open: see `sender/congestion.rs`.
 
-mod filters;
+mod model;
 mod rate;
 mod sender;
 #[cfg(test)]

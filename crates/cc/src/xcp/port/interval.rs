@@ -2,7 +2,7 @@
 
 use super::XcpLink;
 use super::answers::{Overflow, Start, first};
-use super::fairness::{Pools, absorbed_q16, aggregate, shuffle};
+use super::controllers::{Pools, absorbed_q16, aggregate, shuffle};
 use super::known::DepartureCompensation;
 use super::sums::{Sums, WeightedRtt};
 use crate::base::arith::{micros, mul_div, nanos, ns_since, saturate};
@@ -325,8 +325,6 @@ impl XcpLink {
         self.interval.max(Duration::from_micros(stated))
     }
 }
-
-// Tail drops of the port's queue.
 
 // The persistent queue, which does not drain within about half a round trip.
 

@@ -1,8 +1,8 @@
 //! XCP's law for an output port of a router.
 
 mod answers;
+mod controllers;
 mod drain;
-mod fairness;
 mod interval;
 mod known;
 mod policer;
@@ -23,8 +23,8 @@ use crate::quick_start::Granted;
 use crate::signals::{Answer, Arrival, Carried, VcpCode};
 use answers::Overflow;
 use answers::Start;
+use controllers::Pools;
 use drain::DrainMeter;
-use fairness::Pools;
 use interval::{Seen, StandingQueue, Totals};
 use known::{Admission, DepartureCompensation, Known, Newcomers};
 use policer::Policer;

@@ -18,7 +18,7 @@
 //!
 //! A hash in a table of fixed size identifies a flow, and flows in the same slot count as one flow.
 
-use super::fairness::Pools;
+use super::controllers::Pools;
 use super::sums::WeightedRtt;
 use crate::base::arith::{micros, mul_div, nanos, ns_since};
 use crate::base::flow_table::FlowTable;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use pathmark_cc::KnownPath;
 
-mod fates;
+mod ack_report;
 mod feedback;
 mod frames;
 mod migrate;
@@ -30,7 +30,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub(super) use fates::{AckReport, Measured};
+pub(super) use ack_report::{AckReport, Measured};
 pub(super) use feedback::{Feedback, ShimPrefix, ShimUse, strip};
 pub(super) use frames::{OffPathFrame, least_challenge};
 pub use path::ShownPath;

@@ -1,6 +1,7 @@
 //! The current path in the sending direction: the packets that it permits and those sent on it, and
 //! the shim in front of the next datagram, which is the controller's request or its question for a
-//! starting rate. Also the known state of a path, for questions before the handshake is complete.
+//! starting rate. From an earlier connection, it can know the path's state, so that the question is
+//! asked before the handshake is complete.
 
 use std::net::{IpAddr, SocketAddr};
 

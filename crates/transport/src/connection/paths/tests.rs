@@ -1,8 +1,8 @@
 //! Paths without a connection. Peer IDs and recovery are separate, and the controller has a
 //! constant window.
 
+mod ack_report;
 mod address;
-mod fates;
 mod moves;
 mod packets;
 mod route;

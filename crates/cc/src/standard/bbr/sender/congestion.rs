@@ -5,7 +5,7 @@ use super::Bbr;
 use crate::base::Instant;
 use crate::base::arith::mul_div;
 use crate::law::Lost;
-use crate::standard::bbr::filters::{
+use crate::standard::bbr::model::{
     Bounds, Latest, NONE, State, crossing, in_flight_at_loss, too_high,
 };
 use crate::standard::bbr::rate::RateSample;

@@ -3,7 +3,7 @@
 mod congestion;
 mod probe_bw;
 
-use super::filters::{Aggregation, Bounds, FullPipe, Latest, MinRtt, NONE, State, TwoCycles};
+use super::model::{Aggregation, Bounds, FullPipe, Latest, MinRtt, NONE, State, TwoCycles};
 use super::rate::{RateSample, Sampler};
 use super::{
     DRAIN_ROUNDS, MIN_PIPE_PACKETS, PACING_MARGIN, PROBE_RTT_CWND_GAIN, STARTUP_PACING_GAIN, UNIT,

@@ -4,7 +4,7 @@
 use super::Bbr;
 use crate::base::arith::{nanos, scramble};
 use crate::base::{Duration, Instant};
-use crate::standard::bbr::filters::{AckPhase, NONE, State, too_high};
+use crate::standard::bbr::model::{AckPhase, NONE, State, too_high};
 use crate::standard::bbr::rate::RateSample;
 use crate::standard::bbr::{
     MAX_UP_ROUNDS, PROBE_RTT_DURATION, PROBE_WAIT, PROBE_WAIT_SPREAD, QUEUEING_GAIN, RENO_ROUNDS,

@@ -2,7 +2,7 @@
 
 use crate::base::Instant;
 use crate::law::Controller;
-use crate::standard::bbr::filters::{
+use crate::standard::bbr::model::{
     Bounds, FullPipe, Latest, MinRtt, NONE, State, TwoCycles, Windowed, crossing,
     in_flight_at_loss, too_high,
 };

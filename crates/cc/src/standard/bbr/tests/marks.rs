@@ -3,7 +3,7 @@
 use super::path::{MTU, Run};
 use crate::base::Instant;
 use crate::law::Controller;
-use crate::standard::bbr::filters::{NONE, State};
+use crate::standard::bbr::model::{NONE, State};
 
 /// Mean queue in bytes over `ms`, and the delivery rate in bytes per second.
 fn queue_and_goodput(run: &mut Run, ms: u64) -> (u64, u64) {

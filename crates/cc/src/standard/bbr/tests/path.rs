@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::base::arith::scramble;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Lost, PacketState, Sent};
-use crate::standard::bbr::filters::State;
+use crate::standard::bbr::model::State;
 use crate::standard::bbr::sender::Bbr;
 
 pub(super) const MTU: u64 = 1500;

@@ -2,7 +2,7 @@
 
 use super::path::{MTU, Run};
 use crate::law::Controller;
-use crate::standard::bbr::filters::State;
+use crate::standard::bbr::model::State;
 
 /// 20 Mbit/s and 40 ms: 100 kB.
 fn path(buffer: u64) -> Run {

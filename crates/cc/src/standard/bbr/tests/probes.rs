@@ -3,7 +3,7 @@
 use super::path::{MTU, Run};
 use crate::base::Instant;
 use crate::law::{Controller, Lost, Sent};
-use crate::standard::bbr::filters::State;
+use crate::standard::bbr::model::State;
 use crate::testing::{lost, ms, sent};
 
 /// The bytes in flight were constant during a round trip of which a third is lost. They become the

@@ -2,7 +2,7 @@
 
 use crate::base::Instant;
 use crate::law::{Controller, Lost, PacketState, Sent};
-use crate::standard::bbr::filters::State;
+use crate::standard::bbr::model::State;
 use crate::standard::bbr::sender::Bbr;
 use crate::testing::{acked, lost, ms, sent};
 

@@ -6,7 +6,7 @@ mod forged;
 mod properties;
 
 use super::XcpLink;
-use super::fairness::{Pools, Settled, aggregate, shuffle};
+use super::controllers::{Pools, Settled, aggregate, shuffle};
 use super::interval::{StandingQueue, look_ns};
 use crate::base::{Duration, Instant};
 use crate::law::LinkController;

@@ -11,7 +11,7 @@ use crate::xcp::XcpCapacity;
 use crate::xcp::oracle::WindowRouter;
 use crate::xcp::params::{SHUFFLE_PPM, WindowForm, XcpLinkParams, rate_q16, to_q16, x_of};
 use crate::xcp::port::XcpLink;
-use crate::xcp::port::fairness::{Pools, aggregate, shuffle};
+use crate::xcp::port::controllers::{Pools, aggregate, shuffle};
 
 /// The share `share_ppm` of the bytes that `capacity` bytes per second carry in `time_us` µs.
 fn share_of(capacity: u64, share_ppm: u64, time_us: u64) -> u64 {

@@ -7,12 +7,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use super::connection_task::ConnectionTask;
 use super::shared::Shared;
 use super::socket::{Outgoing, Sent};
-use super::task::ConnectionTask;
+use super::test_waker::Woken;
 use super::testing::*;
 use super::timers::Timer;
-use super::woken::Woken;
 use super::*;
 use pathmark_transport::Duration;
 use pathmark_transport::connection::Received;

@@ -3,7 +3,7 @@
 use pathmark_cc::{Acked, Feedback, QuickStartFeedback, VcpFeedback};
 
 use super::*;
-use crate::connection::paths::fates::Settled;
+use crate::connection::paths::ack_report::Settled;
 use crate::connection::paths::{AckReport, Measured};
 use crate::path::{EcnFailure, EcnState};
 use crate::recovery::{AckOutcome, Newly, SentPacket};

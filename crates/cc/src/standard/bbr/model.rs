@@ -1,4 +1,6 @@
-//! Windowed maxima.
+//! The model of the path (draft-ietf-ccwg-bbr): maxima over time of bandwidth and aggregation, the
+//! minimum RTT, bounds from losses, and whether the pipe is full; and the cycle of states that
+//! probe for these.
 
 use super::rate::RateSample;
 use super::{

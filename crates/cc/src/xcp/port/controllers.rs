@@ -1,4 +1,5 @@
-//! The fairness controller: how the aggregate feedback is divided between flows.
+//! The two controllers: the efficiency controller calculates the aggregate feedback of an interval,
+//! and the fairness controller divides it between flows.
 //!
 //! Positive feedback is split evenly between flows, and negative feedback in proportion to their
 //! bytes. Both also contain the *shuffle*, a tenth of the traffic that is redistributed in each
