@@ -27,7 +27,7 @@ fn an_acknowledgement_proves_a_return() {
     let mut parts = server();
     let now = parts.now;
     for number in 0..3 {
-        let packet = super::fates::packet(now, 1200);
+        let packet = super::ack_report::packet(now, 1200);
         assert!(parts.recovery.on_sent(SpaceId::Data, number, packet));
     }
     parts.away_and_back();
@@ -154,7 +154,7 @@ fn a_path_with_a_fault_starts_over() {
     for (fault, again) in [(Fault::DropsShims, true), (Fault::MarksAll, false)] {
         let mut parts = server();
         let (now, size) = (parts.now, parts.probe_mtu());
-        let acked = super::fates::packet(now, size);
+        let acked = super::ack_report::packet(now, size);
         assert!(parts.paths.path.on_acked(now, 3, &acked));
         parts.paths.start_over(now, fault);
         let expected = if again { 1200 } else { size };

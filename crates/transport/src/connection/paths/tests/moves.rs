@@ -128,7 +128,7 @@ fn a_return_leaves_the_path_that_is_probed() {
 #[test]
 fn what_is_in_flight_counts_on_its_own_path() {
     let mut parts = server();
-    let sent = super::fates::packet(parts.now, 1200);
+    let sent = super::ack_report::packet(parts.now, 1200);
     assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
     assert_eq!(parts.packet(AWAY, 100), Move::OtherPath);
     assert_eq!(parts.recovery.bytes_in_flight(), 0);
@@ -195,7 +195,7 @@ fn a_slow_path_without_an_answer_is_left_within_the_idle_timeout() {
     let mut parts = server();
     let idle = Duration::from_secs(30);
     parts.recovery.set_idle_timeout(Some(idle));
-    let sent = super::fates::packet(parts.now, 1200);
+    let sent = super::ack_report::packet(parts.now, 1200);
     assert!(parts.recovery.on_sent(SpaceId::Data, 0, sent));
     parts.now += Duration::from_secs(2);
     let (now, zero, recovery) = (parts.now, Duration::ZERO, &mut parts.recovery);

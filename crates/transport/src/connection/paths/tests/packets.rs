@@ -99,8 +99,8 @@ fn a_path_that_drops_shims_is_found() {
         path.on_sent(now, &Departure { number, ..shim });
         let number = number + 1;
         path.on_sent(now, &Departure { number, ..PLAIN });
-        path.on_acked(now, number, &super::fates::packet(now, 1200));
-        let mut lost = super::fates::packet(now, 1200);
+        path.on_acked(now, number, &super::ack_report::packet(now, 1200));
+        let mut lost = super::ack_report::packet(now, 1200);
         lost.shim = true;
         path.route.on_lost(now, number - 1, &lost);
         path.route.plain.settle(now);

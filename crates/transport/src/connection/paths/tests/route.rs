@@ -3,7 +3,7 @@
 
 use pathmark_cc::Lost;
 
-use super::fates::packet;
+use super::ack_report::packet;
 use super::*;
 use crate::connection::paths::Admission;
 
