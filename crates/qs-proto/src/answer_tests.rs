@@ -139,9 +139,17 @@ proptest! {
             let outcome = answer_payload(&mut shim, &QuickStartAnswer { approved, random }, 1);
             repr = Repr::parse(&shim).unwrap();
             prop_assert_eq!(outcome == Outcome::Answered, before.rate > Rate::default());
+            if outcome == Outcome::Untouched {
+                prop_assert_eq!(repr, before);
+                continue;
+            }
+            prop_assert_eq!((repr.function, repr.rtt), (Function::Answered, before.rtt));
             prop_assert!(repr.rate <= before.rate);
             prop_assert!(repr.rate.bytes_per_second() <= approved || repr.rate == before.rate);
-            if repr.rate > Rate::default() {
+            if repr.rate == Rate::default() {
+                prop_assert_eq!((repr.qs_ttl, repr.nonce), (0, 0));
+            } else {
+                prop_assert_eq!(repr.qs_ttl, before.qs_ttl.wrapping_sub(1));
                 let kept = (1u64 << repr.rate.nonce_bits()) - 1;
                 prop_assert_eq!(repr.nonce & kept, nonce & kept);
             }

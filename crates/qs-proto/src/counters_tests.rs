@@ -1,6 +1,7 @@
 use pathmark_shim::quick_start::{Function, RttOctave};
 
 use super::*;
+use crate::sent::sent;
 
 fn arrived(rate: u64, qs_ttl: u8) -> Repr {
     Repr {
@@ -12,27 +13,19 @@ fn arrived(rate: u64, qs_ttl: u8) -> Repr {
     }
 }
 
-fn sent(packets: u64) -> Countable {
-    Countable {
-        packets,
-        bytes: packets * 1200,
-        longest: 1200,
-    }
-}
-
 #[test]
 fn the_latest_answer_goes_back() {
     let mut totals = Totals::default();
     assert!(totals.is_empty());
     totals.count(&arrived(1 << 20, 250), 1200, Some(4));
     let first = totals;
-    let answer = first.since(&Totals::default(), &sent(1)).unwrap();
+    let answer = first.since(&Totals::default(), &sent(1, 1200)).unwrap();
     assert_eq!((answer.packets, answer.bytes), (1, 1200));
     assert_eq!(answer.rate, 1 << 20);
     assert_eq!(answer.ttl_difference, Some(10));
     assert_eq!((answer.nonce, answer.nonce_bits), (77, 6));
     totals.count(&arrived(0, 0), 1000, None);
-    let answer = totals.since(&first, &sent(2)).unwrap();
+    let answer = totals.since(&first, &sent(2, 1200)).unwrap();
     assert_eq!((answer.packets, answer.bytes, answer.rate), (1, 1000, 0));
     assert_eq!(answer.ttl_difference, None);
     assert_eq!(Totals::decode(&totals.encode()), Ok(totals));
@@ -69,6 +62,6 @@ fn what_cannot_be_is_refused() {
         (totals(0, 1), none, SUM),
         (totals(0, 0), totals(1, 100), BACKWARDS),
     ] {
-        assert_eq!(newer.since(&older, &sent(1)), Err(why));
+        assert_eq!(newer.since(&older, &sent(1, 1200)), Err(why));
     }
 }

@@ -34,5 +34,9 @@ pub mod counters;
 mod signal;
 pub mod tunnel;
 
+#[cfg(test)]
+#[path = "../../shim/tests/it/sent.rs"]
+mod sent;
+
 #[cfg(feature = "transport")]
 pub use signal::QuickStartSignal;

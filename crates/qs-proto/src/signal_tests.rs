@@ -1,27 +1,8 @@
-use pathmark_cc::{Duration, Instant, QuickStartAnswer, QuickStartRequest};
-use pathmark_transport::Ecn;
+use pathmark_cc::{Duration, QuickStartAnswer, QuickStartRequest};
 
 use super::*;
 use crate::answer::{Outcome, answer_payload};
-
-fn sent(packets: u64) -> Countable {
-    Countable {
-        packets,
-        bytes: packets * 1200,
-        longest: 1200,
-    }
-}
-
-fn arrived(shim: Option<&[u8]>, ttl: u8) -> Arrived<'_> {
-    Arrived {
-        shim,
-        ecn: Ecn::Ect0,
-        ttl: Some(ttl),
-        bytes: 1200,
-        now: Instant::ZERO,
-        number: 0,
-    }
-}
+use crate::sent::{arrived, sent};
 
 fn asking(rate: u64) -> Request {
     let mut request = Request::default();
@@ -47,30 +28,24 @@ fn a_request_goes_round() {
     for _ in 0..2 {
         assert_eq!(answer_payload(&mut shim, &answer, 1), Outcome::Answered);
     }
-    let mut meter = signal.meter();
-    meter.on_packet(&arrived(None, 62));
-    assert_eq!(meter.counters(), None, "a packet without a request");
-    meter.on_packet(&arrived(Some(&shim), 62));
-    let counters = meter.counters().unwrap();
-    let Feedback::QuickStart(feedback) = signal.difference(None, &counters, &sent(1)).unwrap()
-    else {
-        panic!("not Quick-Start");
-    };
-    assert_eq!(feedback.ttl_difference, Some(9));
-    assert_eq!(feedback.rate, Rate::floor(100_000_000).bytes_per_second());
-    let kept = (1 << feedback.nonce_bits) - 1;
-    assert_eq!(feedback.nonce & kept, 0x1234_5678_9ABC & kept);
-
     // A hop without Quick-Start only decrements the IP TTL.
-    let mut meter = signal.meter();
-    meter.on_packet(&arrived(Some(&shim), 61));
-    let counters = meter.counters().unwrap();
-    let Feedback::QuickStart(feedback) = signal.difference(None, &counters, &sent(1)).unwrap()
-    else {
-        panic!("not Quick-Start");
-    };
-    assert_eq!(feedback.ttl_difference, Some(8));
-    assert!(signal.difference(None, &counters, &sent(0)).is_err());
+    for (ttl, difference) in [(62, 9), (61, 8)] {
+        let mut meter = signal.meter();
+        meter.on_packet(&arrived(None, ttl));
+        assert_eq!(meter.counters(), None, "a packet without a request");
+        meter.on_packet(&arrived(Some(&shim), ttl));
+        let counters = meter.counters().unwrap();
+        let feedback = signal.difference(None, &counters, &sent(1, 1200));
+        let Ok(Feedback::QuickStart(feedback)) = feedback else {
+            panic!("not Quick-Start: {feedback:?}");
+        };
+        assert_eq!(feedback.ttl_difference, Some(difference));
+        assert_eq!(feedback.rate, Rate::floor(100_000_000).bytes_per_second());
+        let kept = (1 << feedback.nonce_bits) - 1;
+        assert_eq!(feedback.nonce & kept, 0x1234_5678_9ABC & kept);
+        let unsent = signal.difference(None, &counters, &sent(0, 1200));
+        assert!(unsent.is_err());
+    }
 }
 
 #[test]

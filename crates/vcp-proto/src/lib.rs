@@ -40,6 +40,10 @@ pub mod rtt_class;
 mod signal;
 pub mod tunnel;
 
+#[cfg(test)]
+#[path = "../../shim/tests/it/sent.rs"]
+mod sent;
+
 pub use header::{LEN, Packet, Repr};
 #[cfg(feature = "transport")]
 pub use signal::{VcpEcnSignal, VcpSignal};

@@ -339,55 +339,6 @@ pub fn mark_ecn(bytes: &mut [u8], ip: &Layout, code: VcpCode) -> Outcome {
 mod tests;
 
 #[cfg(test)]
-mod carried_tests {
-    use core::time::Duration;
-
-    use super::*;
-    use crate::Repr;
-
-    fn repr() -> Repr {
-        Repr {
-            code: VcpCode::High,
-            bise: true,
-            carries_r: true,
-            translated: false,
-            corruption: 0,
-            hops: 1,
-            router: 7,
-            r: 99,
-            t_rho_ms: 200,
-            load_128: 110,
-            rtt_class: 5,
-        }
-    }
-
-    #[test]
-    fn a_shim_is_read() {
-        let expected = VcpCarried {
-            code: VcpCode::High,
-            min_rtt: Some(Duration::from_micros(200)),
-            bise: true,
-            carries_r: true,
-        };
-        assert_eq!(from_payload(&repr().emit()), Carried::Vcp(expected));
-    }
-
-    #[test]
-    fn code_0_damage_and_others_are_foreign() {
-        let none = Repr {
-            code: VcpCode::None,
-            ..repr()
-        };
-        assert_eq!(from_payload(&none.emit()), Carried::Foreign);
-        let mut damaged = repr().emit();
-        damaged[12] ^= 1;
-        assert_eq!(from_payload(&damaged), Carried::Foreign);
-        assert_eq!(from_payload(&[0x40; 1200]), Carried::Foreign);
-        assert_eq!(from_payload(&[]), Carried::Foreign);
-    }
-}
-
-#[cfg(test)]
 mod ecn_tests {
     use super::*;
 

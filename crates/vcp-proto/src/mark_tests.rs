@@ -88,53 +88,64 @@ fn declared_corruption_adds_up() {
 }
 
 #[test]
-fn code_0_stays_0() {
-    let mut shim = Repr {
-        code: VcpCode::None,
-        ..fresh()
-    }
-    .emit();
-    let before = shim;
-    let over = answer(VcpCode::Over, None, 200, 200);
-    assert_eq!(mark_payload(&mut shim, &over, 1), Outcome::Untouched);
-    assert_eq!(shim, before);
-}
-
-#[test]
-fn hops_saturate() {
-    let repr = Repr {
+fn limits_of_single_fields() {
+    let full = Repr {
         hops: 255,
         ..fresh()
     };
-    assert_eq!(through(repr, &VcpAnswer::default(), 1).hops, 255);
-}
-
-#[test]
-fn r_is_left_alone_where_it_is_not_carried() {
-    let repr = Repr {
+    assert_eq!(through(full, &VcpAnswer::default(), 1).hops, 255);
+    let lottery = Repr {
         carries_r: false,
         ..fresh()
     };
-    let marked = through(repr, &answer(VcpCode::Low, Some(5), 200, 1), 1);
-    assert_eq!(marked.r, R_ONE);
+    let marked = through(lottery, &answer(VcpCode::Low, Some(5), 200, 1), 1);
+    assert_eq!(marked.r, R_ONE, "it is not carried");
     assert!(marked.bise, "a router that answers with r runs BISE");
 }
 
 #[test]
-fn damage_and_others_are_untouched() {
+fn code_0_damage_and_others_are_untouched_and_foreign() {
     let over = answer(VcpCode::Over, None, 200, 200);
-    for bit in 0..128 {
-        let mut shim = fresh().emit();
-        shim[bit / 8] ^= 1 << (bit % 8);
-        let before = shim;
-        assert_eq!(mark_payload(&mut shim, &over, 1), Outcome::Untouched);
-        assert_eq!(shim, before);
-    }
+    let none = Repr {
+        code: VcpCode::None,
+        ..fresh()
+    };
     let mut xcp = [0; LEN];
     frame::seal(Kind::XCP, &mut xcp);
     assert_eq!(Packet::parse(&xcp), Err(FramingError::Kind));
-    assert_eq!(mark_payload(&mut xcp, &over, 1), Outcome::Untouched);
-    assert_eq!(mark_payload(&mut [], &over, 1), Outcome::Untouched);
+    let mut others = vec![
+        none.emit().to_vec(),
+        xcp.to_vec(),
+        vec![0x40; 1200],
+        Vec::new(),
+    ];
+    for bit in 0..128 {
+        let mut shim = fresh().emit();
+        shim[bit / 8] ^= 1 << (bit % 8);
+        others.push(shim.to_vec());
+    }
+    for before in others {
+        let mut payload = before.clone();
+        assert_eq!(from_payload(&payload), Carried::Foreign, "{before:x?}");
+        assert_eq!(mark_payload(&mut payload, &over, 1), Outcome::Untouched);
+        assert_eq!(payload, before);
+    }
+}
+
+#[test]
+fn a_shim_is_read() {
+    let repr = Repr {
+        code: VcpCode::High,
+        rtt_class: 5,
+        ..fresh()
+    };
+    let expected = VcpCarried {
+        code: VcpCode::High,
+        min_rtt: Some(core::time::Duration::from_micros(200)),
+        bise: true,
+        carries_r: true,
+    };
+    assert_eq!(from_payload(&repr.emit()), Carried::Vcp(expected));
 }
 
 prop_compose! {

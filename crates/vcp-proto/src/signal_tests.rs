@@ -1,27 +1,9 @@
 use std::time::Duration;
 
-use pathmark_cc::{Instant, VcpFeedback};
+use pathmark_cc::VcpFeedback;
 
 use super::*;
-
-fn sent(packets: u64) -> Countable {
-    Countable {
-        packets,
-        bytes: packets * 1200,
-        longest: 1200,
-    }
-}
-
-fn arrived(shim: Option<&[u8]>, ecn: Ecn) -> Arrived<'_> {
-    Arrived {
-        shim,
-        ecn,
-        ttl: Some(64),
-        bytes: 1200,
-        now: Instant::ZERO,
-        number: 0,
-    }
-}
+use crate::sent::{arrived, sent};
 
 fn vcp(feedback: Feedback) -> VcpFeedback {
     match feedback {
@@ -58,7 +40,7 @@ fn shims_are_counted_and_read_back() {
     let signal = VcpSignal::new();
     let mut meter = signal.meter();
     assert_eq!(meter.counters(), None);
-    meter.on_packet(&arrived(None, Ecn::Ect0));
+    meter.on_packet(&arrived(None, 64));
     assert_eq!(
         meter.counters(),
         None,
@@ -67,9 +49,9 @@ fn shims_are_counted_and_read_back() {
 
     let mut shim = [0; 16];
     signal.fill(&Request::default(), &mut shim);
-    meter.on_packet(&arrived(Some(&shim), Ecn::Ect0));
+    meter.on_packet(&arrived(Some(&shim), 64));
     let first = meter.counters().unwrap();
-    let feedback = vcp(signal.difference(None, &first, &sent(1)).unwrap());
+    let feedback = vcp(signal.difference(None, &first, &sent(1, 1200)).unwrap());
     assert_eq!(
         feedback.packets,
         [1, 0, 0, 0],
@@ -81,18 +63,32 @@ fn shims_are_counted_and_read_back() {
     marked.hops = 1;
     marked.code = VcpCode::High;
     marked.t_rho_ms = 200;
-    meter.on_packet(&arrived(Some(&marked.emit()), Ecn::Ect0));
-    meter.on_packet(&arrived(Some(&[0xFF; 16]), Ecn::Ect0));
+    meter.on_packet(&arrived(Some(&marked.emit()), 64));
+    meter.on_packet(&arrived(Some(&[0xFF; 16]), 64));
     let second = meter.counters().unwrap();
-    let feedback = vcp(signal.difference(Some(&first), &second, &sent(3)).unwrap());
+    let feedback = vcp(signal
+        .difference(Some(&first), &second, &sent(3, 1200))
+        .unwrap());
     assert_eq!(feedback.packets, [1, 0, 1, 0]);
     assert_eq!(feedback.bytes, [1200, 0, 1200, 0]);
     assert_eq!(feedback.t_rho, Duration::from_millis(200));
     assert_eq!(feedback.hops, 1);
 
-    assert!(signal.difference(Some(&second), &first, &sent(3)).is_err());
-    assert!(signal.difference(Some(&first), &second, &sent(2)).is_err());
-    assert!(signal.difference(None, &Counters::new(), &sent(9)).is_err());
+    assert!(
+        signal
+            .difference(Some(&second), &first, &sent(3, 1200))
+            .is_err()
+    );
+    assert!(
+        signal
+            .difference(Some(&first), &second, &sent(2, 1200))
+            .is_err()
+    );
+    assert!(
+        signal
+            .difference(None, &Counters::new(), &sent(9, 1200))
+            .is_err()
+    );
 }
 
 #[test]
@@ -102,10 +98,13 @@ fn the_ecn_carrier() {
     assert_eq!(signal.ecn(), Some(Ecn::Ect1));
     let mut meter = signal.meter();
     for ecn in [Ecn::Ect1, Ecn::Ect0, Ecn::Ce, Ecn::NotEct] {
-        meter.on_packet(&arrived(None, ecn));
+        meter.on_packet(&Arrived {
+            ecn,
+            ..arrived(None, 64)
+        });
     }
     let counters = meter.counters().unwrap();
-    let feedback = vcp(signal.difference(None, &counters, &sent(4)).unwrap());
+    let feedback = vcp(signal.difference(None, &counters, &sent(4, 1200)).unwrap());
     assert_eq!(feedback.packets, [1, 1, 1, 1]);
     assert_eq!(feedback.sum_r, 65_536);
     assert_eq!(feedback.t_rho, Duration::ZERO);

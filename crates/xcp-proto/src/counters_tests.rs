@@ -3,15 +3,12 @@ use pathmark_shim::frame;
 use proptest::prelude::*;
 
 use super::*;
+use crate::header::{Form, Repr};
+use crate::sent::sent;
 
 fn most(packets: u64) -> Countable {
-    Countable {
-        packets,
-        bytes: packets.saturating_mul(2000),
-        longest: 2000,
-    }
+    sent(packets, 2000)
 }
-use crate::header::{Form, Repr};
 
 /// An arriving header.
 fn header(delta: i64, stamped: bool, xcp_ttl: u8, router: u16) -> Vec<u8> {

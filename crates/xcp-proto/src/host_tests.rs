@@ -1,10 +1,11 @@
 use core::net::{IpAddr, Ipv4Addr};
 
-use pathmark_cc::{Countable, Duration, Feedback, Request, XcpAnswer, XcpFeedback, XcpRequest};
-use pathmark_transport::{Ecn, Meter, Signal};
+use pathmark_cc::{Duration, Feedback, Request, XcpAnswer, XcpFeedback, XcpRequest};
+use pathmark_transport::{Meter, Signal};
 
 use super::*;
 use crate::XcpSignal;
+use crate::sent::{arrived, sent};
 use crate::stamp::{self, Identity, Outcome};
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 11);
@@ -61,23 +62,16 @@ impl End {
 
     fn packet(&mut self, now: Instant, ttl: u8, shim: &[u8]) {
         self.meter.on_packet(&Arrived {
-            shim: Some(shim),
-            ecn: Ecn::Ect0,
-            ttl: Some(ttl),
-            bytes: 1200,
             now,
             number: self.number,
+            ..arrived(Some(shim), ttl)
         });
         self.number += 1;
     }
 
     fn feedback(&self) -> XcpFeedback {
         let counters = self.meter.counters().unwrap();
-        let sent = Countable {
-            packets: self.number,
-            bytes: self.number * 1200,
-            longest: 1200,
-        };
+        let sent = sent(self.number, 1200);
         match self.signal.difference(None, &counters, &sent).unwrap() {
             Feedback::Xcp(feedback) => feedback,
             other => panic!("not XCP: {other:?}"),

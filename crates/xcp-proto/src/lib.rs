@@ -41,6 +41,10 @@ pub mod stamp;
 pub mod tunnel;
 pub mod window;
 
+#[cfg(test)]
+#[path = "../../shim/tests/it/sent.rs"]
+mod sent;
+
 pub use header::{Form, Packet, Repr};
 #[cfg(feature = "transport")]
 pub use signal::{HostClouds, XcpSignal};

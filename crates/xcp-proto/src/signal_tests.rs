@@ -1,26 +1,8 @@
-use pathmark_cc::{Instant, XcpFeedback, XcpRequest};
+use pathmark_cc::{XcpFeedback, XcpRequest};
 
 use super::*;
+use crate::sent::{arrived, sent};
 use crate::stamp::{self, Identity};
-
-fn sent(packets: u64) -> Countable {
-    Countable {
-        packets,
-        bytes: packets * 1200,
-        longest: 1200,
-    }
-}
-
-fn arrived(shim: Option<&[u8]>) -> Arrived<'_> {
-    Arrived {
-        shim,
-        ecn: Ecn::Ect0,
-        ttl: Some(63),
-        bytes: 1200,
-        now: Instant::ZERO,
-        number: 0,
-    }
-}
 
 fn xcp(feedback: Feedback) -> XcpFeedback {
     match feedback {
@@ -48,7 +30,7 @@ fn a_header_goes_round() {
         let signal = XcpSignal::new().with_form(form);
         let mut meter = signal.meter();
         assert_eq!(meter.counters(), None);
-        meter.on_packet(&arrived(None));
+        meter.on_packet(&arrived(None, 63));
         assert_eq!(
             meter.counters(),
             None,
@@ -57,9 +39,9 @@ fn a_header_goes_round() {
 
         let mut shim = vec![0; signal.shim_len()];
         signal.fill(&request(), &mut shim);
-        meter.on_packet(&arrived(Some(&shim)));
+        meter.on_packet(&arrived(Some(&shim), 63));
         let first = meter.counters().unwrap();
-        let feedback = xcp(signal.difference(None, &first, &sent(1)).unwrap());
+        let feedback = xcp(signal.difference(None, &first, &sent(1, 1200)).unwrap());
         assert_eq!((feedback.packets, feedback.stamped), (1, 0));
         assert_eq!(
             feedback.delta, 0,
@@ -74,9 +56,11 @@ fn a_header_goes_round() {
         };
         let outcome = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
         assert_eq!(outcome, stamp::Outcome::Stamped);
-        meter.on_packet(&arrived(Some(&shim)));
+        meter.on_packet(&arrived(Some(&shim), 63));
         let second = meter.counters().unwrap();
-        let feedback = xcp(signal.difference(Some(&first), &second, &sent(2)).unwrap());
+        let feedback = xcp(signal
+            .difference(Some(&first), &second, &sent(2, 1200))
+            .unwrap());
         assert_eq!((feedback.packets, feedback.stamped), (1, 1));
         assert_eq!((feedback.hops, feedback.router), (1, 6));
         assert_eq!(feedback.unmarked_hop, Some(false));
@@ -84,9 +68,17 @@ fn a_header_goes_round() {
         let step = if form == Form::Compact { 20 << 16 } else { 0 };
         assert!((granted - step..=granted).contains(&feedback.delta));
 
-        assert!(signal.difference(Some(&second), &first, &sent(2)).is_err());
-        assert!(signal.difference(None, &second, &sent(1)).is_err());
-        assert!(signal.difference(None, &Counters::new(), &sent(9)).is_err());
+        assert!(
+            signal
+                .difference(Some(&second), &first, &sent(2, 1200))
+                .is_err()
+        );
+        assert!(signal.difference(None, &second, &sent(1, 1200)).is_err());
+        assert!(
+            signal
+                .difference(None, &Counters::new(), &sent(9, 1200))
+                .is_err()
+        );
     }
 }
 
@@ -131,9 +123,9 @@ fn congestion_marks_take_what_is_positive() {
     let mut meter = signal.meter();
     meter.on_packet(&Arrived {
         ecn: Ecn::Ce,
-        ..arrived(Some(&shim))
+        ..arrived(Some(&shim), 63)
     });
     let counters = meter.counters().unwrap();
-    let feedback = xcp(signal.difference(None, &counters, &sent(1)).unwrap());
+    let feedback = xcp(signal.difference(None, &counters, &sent(1, 1200)).unwrap());
     assert_eq!((feedback.stamped, feedback.delta), (1, 0));
 }

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::header::tests::{emit, feedback, repr, request};
 use crate::header::{Body, LastRouter, Repr};
+use crate::sent::sent;
 use crate::window;
 
 const ROUTER: Identity = Identity {
@@ -232,13 +233,8 @@ fn an_unmeasured_cloud_is_reported() {
     }
     let mut totals = crate::counters::Totals::default();
     totals.count(&Packet::parse(&bytes).unwrap(), 1500, Some(58), false);
-    let sent = pathmark_cc::Countable {
-        packets: 1,
-        bytes: 1500,
-        longest: 1500,
-    };
     let none = crate::counters::Totals::default();
-    let feedback = totals.since(&none, &sent, Some(64)).unwrap();
+    let feedback = totals.since(&none, &sent(1, 1500), Some(64)).unwrap();
     assert_eq!(feedback.unmarked_hop, Some(true));
 }
 

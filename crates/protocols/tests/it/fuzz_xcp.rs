@@ -1,4 +1,4 @@
-//! Fuzz targets for the XCP shim, the stamping rule, the 16-bit feedback and the counters.
+//! Fuzz targets for the XCP shim, the stamping rule and the 16-bit feedback.
 
 use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
 use pathmark_shim::{Kind, frame};
@@ -6,8 +6,6 @@ use xcp_proto::counters::{MOST, Totals};
 use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
 use xcp_proto::{Form, Identity, Packet, Repr, window};
-
-use crate::counters;
 
 /// The input consists of an answer of 8 bytes, whose lowest two bits are also the answer about a
 /// cloud, and a datagram. The datagram is stamped if and only if it starts with a valid XCP shim
@@ -129,28 +127,6 @@ fn word(input: &[u8]) {
     }
 }
 
-/// If two sets of counters are accepted, their difference is consistent.
-fn feedback(input: &[u8]) {
-    let Some((sent, older, newer)) = counters::read(input) else {
-        return;
-    };
-    let Ok(newer) = Totals::decode(&newer) else {
-        return;
-    };
-    let again: Vec<u64> = newer.encode().collect();
-    assert_eq!(Totals::decode(&again), Ok(newer));
-    let older = Totals::decode(&older).unwrap_or_default();
-    if let Ok(feedback) = newer.since(&older, &sent, Some(64)) {
-        assert!(feedback.stamped <= feedback.packets && feedback.packets <= sent.packets);
-        assert!(feedback.bytes <= sent.bytes);
-        assert!(feedback.bytes <= feedback.packets.saturating_mul(sent.longest));
-        let most = u128::from(feedback.stamped) * u128::from(MOST.unsigned_abs());
-        assert!(u128::from(feedback.delta.unsigned_abs()) <= most);
-    }
-}
-
 target!(shims, shim, 256);
 
 target!(words, word, 16);
-
-target!(counters, feedback, 256);

@@ -18,7 +18,7 @@ macro_rules! target {
     };
 }
 
-mod counters;
+mod fuzz_counters;
 mod fuzz_qs;
 mod fuzz_vcp;
 mod fuzz_xcp;

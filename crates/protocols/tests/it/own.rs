@@ -1,8 +1,12 @@
 //! A registered protocol: its shims in datagrams and packets, and which protocols can be
 //! registered.
 
+#[path = "../../../shim/tests/it/packet.rs"]
+mod around;
+
 use std::thread;
 
+use around::packet;
 use pathmark_cc::{Answer, Carried, OwnWords};
 use pathmark_protocols::packet::{Row, Target, write_answer};
 use pathmark_protocols::shim::{Carrier, Identity, NoHeader, alike, find, read, write};
@@ -70,21 +74,6 @@ fn carried(kind: u8, field: u64) -> Carried {
     Carried::Own(OwnWords { kind, words })
 }
 
-/// Returns an IPv4 packet with a UDP datagram whose checksum is correct.
-fn packet(payload: &[u8]) -> Vec<u8> {
-    let total = u16::try_from(28 + payload.len()).unwrap().to_be_bytes();
-    let udp = u16::try_from(8 + payload.len()).unwrap().to_be_bytes();
-    let mut bytes = vec![0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0];
-    bytes.extend([
-        10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39, 0, 0x35, udp[0], udp[1], 0, 0,
-    ]);
-    bytes.extend(payload);
-    let (ip, at) = located(&bytes);
-    let checksum = at.compute_checksum(&bytes, &ip);
-    bytes[26..28].copy_from_slice(&checksum.to_be_bytes());
-    bytes
-}
-
 fn located(bytes: &[u8]) -> (Layout, Datagram) {
     let ip = Layout::walk(bytes).unwrap();
     let udp = Datagram::locate(bytes, &ip).unwrap();
@@ -125,7 +114,7 @@ fn shims_are_read_and_answered() {
     assert_eq!(read(&payload, 1500, &NoHeader), Carried::Foreign);
 
     // In a packet, the checksum remains the one that a sender would compute.
-    let mut bytes = packet(&unread);
+    let mut bytes = packet(false, &unread);
     let (ip, udp) = located(&bytes);
     let (seen, carrier) = find(&bytes, &udp, 1500, &NoHeader);
     assert_eq!(seen, carried(KIND, 900));
@@ -152,7 +141,7 @@ fn shims_are_read_and_answered() {
     assert_eq!(bytes[26..28], renewed.to_be_bytes());
 
     // The second segment of a super-packet, whose checksum is completed later by offload.
-    let mut two = packet(&[&unread[..], &unread].concat());
+    let mut two = packet(false, &[&unread[..], &unread].concat());
     let target = Target {
         segment: Some(unread.len()),
         checksum: ChecksumState::Partial,

@@ -1,7 +1,7 @@
 //! Checks that the code and Quick-Start's test vectors of `docs/wire.md` agree.
 
 use pathmark_cc::{Duration, QuickStartAnswer, QuickStartPurpose, QuickStartRequest, Request};
-use pathmark_shim::quick_start::{LEN, Rate, Repr};
+use pathmark_shim::quick_start::{LEN, Repr};
 use pathmark_transport::Signal;
 use qs_proto::QuickStartSignal;
 use qs_proto::answer::{Outcome, answer_payload};
@@ -24,42 +24,41 @@ fn fresh(rate: u64, purpose: QuickStartPurpose) -> [u8; LEN] {
 }
 
 #[test]
-fn a_request_and_two_answers() {
-    let shim = fresh(125_000_000, QuickStartPurpose::Start);
-    assert_eq!(shim[..], vector("quick-start"));
-    let rate = Repr::parse(&shim).unwrap().rate;
-    assert_eq!(rate.bytes_per_second(), 125_009_920);
-
-    let answer = |approved| {
-        let mut shim = fresh(125_000_000, QuickStartPurpose::Start);
-        let answer = QuickStartAnswer {
-            approved,
-            random: 0xFFFF_FFFF_FFFF,
-        };
-        assert_eq!(answer_payload(&mut shim, &answer, 1), Outcome::Answered);
-        shim
-    };
-    assert_eq!(answer(31_250_000)[..], vector("quick-start-approved"));
-    assert_eq!(answer(0)[..], vector("quick-start-denied"));
-}
-
-#[test]
-fn a_question_for_what_was_granted() {
-    let mut shim = fresh(31_244_288, QuickStartPurpose::Keep);
-    assert_eq!(shim[..], vector("quick-start-keep"));
-    let answer = QuickStartAnswer {
-        approved: 15_625_000,
-        random: 0xFFFF_FFFF_FFFF,
-    };
-    assert_eq!(answer_payload(&mut shim, &answer, 1), Outcome::Answered);
-    assert_eq!(shim[..], vector("quick-start-kept"));
+fn requests_and_their_answers() {
+    use QuickStartPurpose::{Keep, Start};
+    for (name, rate, purpose, answers) in [
+        (
+            "quick-start",
+            125_000_000,
+            Start,
+            &[(31_250_000, "approved"), (0, "denied")][..],
+        ),
+        (
+            "quick-start-keep",
+            31_244_288,
+            Keep,
+            &[(15_625_000, "kept")],
+        ),
+    ] {
+        let fresh = fresh(rate, purpose);
+        assert_eq!(fresh[..], vector(name), "{name}");
+        for &(approved, after) in answers {
+            let mut shim = fresh;
+            let answer = QuickStartAnswer {
+                approved,
+                random: 0xFFFF_FFFF_FFFF,
+            };
+            assert_eq!(answer_payload(&mut shim, &answer, 1), Outcome::Answered);
+            assert_eq!(shim[..], vector(&format!("quick-start-{after}")), "{after}");
+        }
+    }
 }
 
 #[test]
 fn a_feedback_frame() {
     let mut totals = Totals::default();
     let approved = Repr::parse(&vector("quick-start-approved")).unwrap();
-    assert_eq!(approved.rate, Rate::floor(31_250_000));
+    assert_eq!(approved.rate.bytes_per_second(), 31_244_288);
     totals.count(&approved, 1472, Some(63));
     let kind = QuickStartSignal::new().kind();
     check_feedback("quick-start-feedback", kind, |counters| {
