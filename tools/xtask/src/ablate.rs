@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Cells of each seed
     #[arg(long, value_name = "N", default_value_t = 150)]
     cells: usize,
+    /// Run only the drawn cells whose names begin with one of these: `hidden,loss/both`
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    only: Vec<String>,
     /// Run a scenario, by name or file, instead of the harm grid; can be repeated
     #[arg(long, value_name = "NAME")]
     scenario: Vec<String>,
@@ -77,10 +80,11 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         report.trials.push(Trial::new(names.join("+")));
     }
     for &seed in &args.seeds {
-        let grid = Grid::draw(seed, args.cells)?;
+        let grid = Grid::draw(seed, args.cells, &args.only)?;
         let with = grid.run()?;
         let harmed = grid.judge(&with);
-        eprintln!("seed {seed}, all mechanisms: {harmed}");
+        let count = grid.cells.len();
+        eprintln!("seed {seed}, {count} cells, all mechanisms: {harmed}");
         report.with.push(harmed);
         for (Group(removed), trial) in args.names.iter().zip(&mut report.trials) {
             let harmed = grid.judge(&grid.run_without(removed, &with)?);

@@ -35,7 +35,7 @@ const RUNS: usize = LAWS.len() + BASELINES.len();
 /// The cells drawn by one seed.
 pub(super) struct Grid {
     seed: u64,
-    cells: Vec<Cell>,
+    pub(super) cells: Vec<Cell>,
 }
 
 /// A run and the mechanisms that were active in it.
@@ -67,10 +67,14 @@ impl fmt::Display for Harmed {
 }
 
 impl Grid {
-    /// Draws cells using `seed`.
-    pub(super) fn draw(seed: u64, cells: usize) -> Result<Self> {
+    /// Draws cells using `seed`, and keeps those whose names begin with one of `only`, if any.
+    pub(super) fn draw(seed: u64, cells: usize, only: &[String]) -> Result<Self> {
         let drawn = split(cells).into_iter();
-        let cells: Vec<Cell> = drawn.flat_map(|(group, n)| draw(group, seed, n)).collect();
+        let mut cells: Vec<Cell> = drawn.flat_map(|(group, n)| draw(group, seed, n)).collect();
+        cells.retain(|cell| {
+            let name = cell.to_string();
+            only.is_empty() || only.iter().any(|start| name.starts_with(start))
+        });
         anyhow::ensure!(!cells.is_empty(), "seed {seed} draws no cells");
         Ok(Self { seed, cells })
     }
@@ -250,8 +254,8 @@ impl Report {
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
         let _ = writeln!(
             text,
-            "Cells of {} that a law harms, mean over seeds {} (least to most); then the cells \
-             that a mechanism saves, mean ± standard error of the differences by seed. \
+            "Cells, of {} drawn, that a law harms: mean over seeds {} (least to most); then the \
+             cells that a mechanism saves, mean ± standard error of the differences by seed. \
              `silent hops`: the same of the cells of that group.\n",
             self.cells,
             seeds.join(", ")
@@ -333,8 +337,12 @@ mod tests {
     #[test]
     fn a_seed_gives_one_result_and_a_mechanism_that_did_not_act_changes_no_run() {
         let _alone = super::super::REMOVING.lock().unwrap();
-        let grid = Grid::draw(7, 2).unwrap();
+        let grid = Grid::draw(7, 2, &[]).unwrap();
         assert_eq!(grid.cells.len(), 2);
+        let only = |start: &str| Grid::draw(7, 150, &[start.to_owned()]);
+        let hidden = only("hidden/").unwrap().cells;
+        assert!(hidden.len() == 40 && hidden.iter().all(|cell| cell.group() == Group::Hidden));
+        assert!(only("nowhere/").is_err());
         let with = grid.run().unwrap();
         let harmed = grid.judge(&with);
         assert_eq!(harmed, grid.judge(&grid.run().unwrap()));
