@@ -47,7 +47,7 @@ impl Pace {
     }
 
     /// Waits until these bytes can pass.
-    pub(crate) async fn pass(&self, bytes: usize) {
+    pub async fn pass(&self, bytes: usize) {
         let wait = {
             let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             bucket.take(instant(), bytes as u64)

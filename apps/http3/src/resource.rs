@@ -108,6 +108,8 @@ pub struct Stat {
     pub device: u64,
     /// The inode number.
     pub inode: u64,
+    /// The bytes that it takes on disk, which are fewer than its size if it has holes.
+    pub taken: u64,
 }
 
 /// An entry of a directory.
@@ -196,6 +198,7 @@ pub(crate) mod tests {
             changed,
             device: 1,
             inode: 2,
+            taken: size,
         }
     }
 

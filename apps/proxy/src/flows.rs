@@ -56,7 +56,7 @@ pub(crate) struct Flow {
     client: Option<SocketAddr>,
     target: Target,
     since: Instant,
-    carried: Carried,
+    carried: Arc<Carried>,
 }
 
 /// Payload carried by a flow.
@@ -156,7 +156,7 @@ impl Flows {
             client,
             target: target.clone(),
             since: Instant::now(),
-            carried: Carried::default(),
+            carried: Arc::default(),
         });
         let id = self.0.begun.fetch_add(1, Ordering::Relaxed);
         lock(&self.0.flows).insert(id, Arc::clone(&flow));
@@ -176,7 +176,7 @@ impl Flows {
                 down,
                 queue,
                 stall,
-            } = &flow.carried;
+            } = &*flow.carried;
             let rates = (up.rate(now), down.rate(now));
             let queue = queue.view(now, flow.since);
             let stalled = stall.get().is_some_and(Stall::is_now);
@@ -231,6 +231,13 @@ impl Deref for Listed {
 
     fn deref(&self) -> &Carried {
         &self.flow.carried
+    }
+}
+
+impl Listed {
+    /// Returns what the flow carries, also beyond its end.
+    pub(crate) fn carried(&self) -> Arc<Carried> {
+        Arc::clone(&self.flow.carried)
     }
 }
 

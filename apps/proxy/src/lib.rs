@@ -17,8 +17,8 @@
 macro_rules! counters {
     ($(#[$of:meta])* Counts { $($(#[$doc:meta])* $name:ident,)* }) => {
         #[derive(Debug, Default)]
-        struct Counters {
-            $($name: std::sync::atomic::AtomicU64,)*
+        pub(crate) struct Counters {
+            $(pub(crate) $name: std::sync::atomic::AtomicU64,)*
         }
 
         $(#[$of])*

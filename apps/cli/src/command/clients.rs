@@ -11,8 +11,6 @@
 //! rate = "2MB"                     # per second, both directions together
 //! ```
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,11 +28,9 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::identity::is_open_to_others;
+use super::identity::{is_open_to_others, read_input};
 use super::values;
 
-/// Maximum length of a token in bytes.
-const LONGEST: u64 = 4096;
 /// Minimum length of a client's token, as for users of a proxy. In base64, it has 96 bits.
 const SHORTEST: usize = 16;
 /// Maximum depth of directories counted for a quota, as in the origin.
@@ -101,13 +97,10 @@ fn trimmed(token: &str) -> anyhow::Result<&str> {
 
 /// Reads a token from a file.
 pub(super) fn read_token(path: &Path) -> anyhow::Result<String> {
-    let read = || {
-        let mut text = String::new();
-        File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
-        Ok::<_, std::io::Error>(text)
-    };
-    let text = read().with_context(|| format!("cannot read the token {}", path.display()))?;
-    let token = trimmed(&text).with_context(|| path.display().to_string())?;
+    let shown = path.display();
+    let text = read_input(path).with_context(|| format!("cannot read the token {shown}"))?;
+    let text = std::str::from_utf8(&text).with_context(|| format!("{shown} is no text"))?;
+    let token = trimmed(text).with_context(|| shown.to_string())?;
     Ok(token.to_owned())
 }
 

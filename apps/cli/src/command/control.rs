@@ -1,11 +1,12 @@
 //! The status of a running proxy or tunnel: a Unix socket for `show`, Prometheus metrics over
 //! HTTP, and notifications for the service manager. All three work like those of `vcp-router`.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -19,14 +20,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::{Failure, Outcome, output};
 
 /// Time limit for one request and its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent clients. Others have to wait.
+/// Maximum number of concurrent clients. A further one takes the place of the oldest.
 const CLIENTS: usize = 32;
 /// Pause after failing to accept a client, for example for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -47,7 +48,8 @@ pub(super) trait Shown: Clone + Send + Sync + 'static {
 pub(super) struct Control {
     unix: Option<(Socket, UnixListener)>,
     metrics: Option<TcpListener>,
-    room: Arc<Semaphore>,
+    /// The clients that are being served, oldest first.
+    clients: Mutex<VecDeque<AbortHandle>>,
 }
 
 impl Control {
@@ -67,7 +69,7 @@ impl Control {
         Ok(Self {
             unix: unix.transpose()?,
             metrics: metrics.transpose()?,
-            room: Arc::new(Semaphore::new(CLIENTS)),
+            clients: Mutex::default(),
         })
     }
 
@@ -83,7 +85,7 @@ impl Control {
             };
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => self.client(stream, shown.clone(), line).await,
+                    Ok((stream, _)) => self.client(line(stream, shown.clone())),
                     Err(_) => tokio::time::sleep(PAUSE).await,
                 }
             }
@@ -94,7 +96,7 @@ impl Control {
             };
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => self.client(stream, shown.clone(), scrape).await,
+                    Ok((stream, _)) => self.client(scrape(stream, shown.clone())),
                     Err(_) => tokio::time::sleep(PAUSE).await,
                 }
             }
@@ -102,18 +104,17 @@ impl Control {
         let ((), (), ()) = tokio::join!(unix, metrics, supervise(&shown));
     }
 
-    /// Serves a client once there is room for it.
-    async fn client<S, T, F>(&self, stream: T, shown: S, exchange: impl FnOnce(T, S) -> F)
-    where
-        F: Future<Output = std::io::Result<()>> + Send + 'static,
-    {
-        let room = Arc::clone(&self.room).acquire_owned().await;
-        let exchange = exchange(stream, shown);
-        tokio::spawn(async move {
-            let _room = room;
-            // A client that leaves or is too slow only loses its answer.
-            let _ = timeout(PATIENCE, exchange).await;
-        });
+    /// Serves a client. One that leaves, is too slow or says nothing only loses its own answer.
+    fn client(&self, exchange: impl Future<Output = std::io::Result<()>> + Send + 'static) {
+        let served = tokio::spawn(timeout(PATIENCE, exchange)).abort_handle();
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|client| !client.is_finished());
+        if clients.len() >= CLIENTS
+            && let Some(oldest) = clients.pop_front()
+        {
+            oldest.abort();
+        }
+        clients.push_back(served);
     }
 }
 

@@ -9,7 +9,7 @@ use pathmark_emulator::result::{Controllers, Distribution};
 use pathmark_lab::text;
 use serde::Serialize;
 
-use super::reconnect::is_lost;
+use super::reconnect::Lost;
 use super::values::hex;
 use super::{Failure, Outcome, output};
 use crate::explain::Account;
@@ -208,9 +208,9 @@ pub(super) struct FileFigures {
     pub(super) resumed_bytes: Option<u64>,
     /// The reason for failing.
     pub(super) error: Option<String>,
-    /// Whether another connection might succeed.
+    /// How another connection might help.
     #[serde(skip)]
-    pub(super) lost: bool,
+    pub(super) lost: Option<Lost>,
 }
 
 impl FileFigures {
@@ -255,7 +255,7 @@ impl FileFigures {
     /// Creates the result of a file that failed with this error.
     pub(super) fn broken(name: String, error: &anyhow::Error) -> Self {
         Self {
-            lost: is_lost(error),
+            lost: Lost::of(error),
             ..Self::failed(name, output::explain(error))
         }
     }
@@ -287,7 +287,7 @@ impl Figures {
             bytes: Some(0),
             resumed_bytes: Some(0),
             seconds: transfer.seconds,
-            lost: is_lost(error),
+            lost: Lost::of(error),
             ..FileFigures::failed(name, format!("{what}: {}", output::explain(error)))
         });
         Self {
@@ -304,13 +304,21 @@ impl Figures {
 
     /// Returns the first failure that another connection might resolve.
     pub(super) fn lost(&self) -> Option<String> {
-        let mut lost = self.files.iter().filter(|file| file.lost);
+        let mut lost = self.files.iter().filter(|file| file.lost.is_some());
         lost.find_map(|file| file.error.clone())
+    }
+
+    /// Returns true if the server has answered requests, and wants another connection for the
+    /// others.
+    pub(super) fn wants_another(&self) -> bool {
+        let mut lost = self.files.iter().filter_map(|file| file.lost);
+        let is_done = self.transfer.streams > 0 || self.unchanged > 0;
+        is_done && lost.all(|lost| lost == Lost::Now)
     }
 
     /// Removes failures that another attempt will replace.
     pub(super) fn forget_lost(&mut self) {
-        self.files.retain(|file| !file.lost);
+        self.files.retain(|file| file.lost.is_none());
     }
 
     pub(super) fn add(&mut self, server: Self) {

@@ -7,11 +7,12 @@
 //! The key for tokens and stateless resets is derived from the private key, so that a restarted
 //! server resets connections of its previous run when their next packet arrives.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use pathmark::SharedEndpointKey;
@@ -54,7 +55,7 @@ impl Identity {
     /// Creates an identity from files in PEM.
     pub(super) fn from_files(chain: &Path, key: &Path, alpn: &[&[u8]]) -> anyhow::Result<Self> {
         let (shown, key_shown) = (chain.display(), key.display());
-        let read = std::fs::read(chain).with_context(|| format!("cannot read {shown}"))?;
+        let read = read_input(chain).with_context(|| format!("cannot read {shown}"))?;
         Self::from_pem(&read, &read_secret(key)?, alpn)
             .with_context(|| format!("cannot use {shown} with {key_shown}"))
     }
@@ -120,11 +121,19 @@ impl Identity {
 }
 
 /// Returns the file name of the key for a directory's server, or `None` for the root of the file
-/// system.
+/// system. A link has a key of its own, which stays if it leads elsewhere.
 fn key_path(directory: &Path) -> anyhow::Result<Option<PathBuf>> {
-    let directory = directory
-        .canonicalize()
-        .with_context(|| format!("cannot offer {}", directory.display()))?;
+    let resolve = |path: &Path| {
+        let resolved = path.canonicalize();
+        resolved.with_context(|| format!("cannot offer {}", directory.display()))
+    };
+    let directory = match (directory.parent(), directory.file_name()) {
+        (Some(parent), Some(name)) if directory.is_dir() => {
+            let parent = Some(parent).filter(|parent| !parent.as_os_str().is_empty());
+            resolve(parent.unwrap_or(Path::new(".")))?.join(name)
+        }
+        _ => resolve(directory)?,
+    };
     let names = directory.parent().zip(directory.file_name());
     Ok(names.map(|(parent, name)| {
         let mut key = std::ffi::OsString::from(".pathmark-");
@@ -187,10 +196,24 @@ pub(super) fn read_secret(path: &Path) -> anyhow::Result<Vec<u8>> {
     if is_open_to_others(path) {
         bail!("all users can read {shown}, which is secret; run chmod o-r {shown}");
     }
-    let mut secret = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut secret));
-    read.with_context(|| format!("cannot read {shown}"))?;
-    Ok(secret)
+    read_input(path).with_context(|| format!("cannot read {shown}"))
+}
+
+/// Reads a file that the user names. A pipe, such as that of `<(…)` in a shell, has its content
+/// only once, so later reads return what the first one has read.
+pub(super) fn read_input(path: &Path) -> io::Result<Vec<u8>> {
+    static PIPES: Mutex<BTreeMap<PathBuf, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let mut pipes = PIPES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(content) = pipes.get(path) {
+        return Ok(content.clone());
+    }
+    let (file, mut content) = (File::open(path)?, Vec::new());
+    let is_pipe = file.metadata()?.file_type().is_fifo();
+    file.take(LONGEST).read_to_end(&mut content)?;
+    if is_pipe {
+        pipes.insert(path.to_owned(), content.clone());
+    }
+    Ok(content)
 }
 
 /// Reads a secret that no other user may read, without following links.
@@ -265,6 +288,19 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         let first = pin(&directory).unwrap();
         assert_eq!(pin(&directory.join("../data")).unwrap(), first);
+        assert_eq!(pin(&directory.join(".")).unwrap(), first);
+        // A link keeps its key when it is switched.
+        let link = here.path().join("current");
+        std::os::unix::fs::symlink("data", &link).unwrap();
+        let of_link = pin(&link).unwrap();
+        fs::remove_file(&link).unwrap();
+        fs::create_dir(here.path().join("next")).unwrap();
+        std::os::unix::fs::symlink("next", &link).unwrap();
+        assert_eq!(pin(&link).unwrap(), of_link);
+        assert_ne!(of_link, first);
+        fs::remove_file(here.path().join(".pathmark-current.key")).unwrap();
+        fs::remove_file(link).unwrap();
+        fs::remove_dir(here.path().join("next")).unwrap();
         let key = here.path().join(".pathmark-data.key");
         assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(here.path()).unwrap().count(), 2);
@@ -305,6 +341,22 @@ mod tests {
             fs::set_permissions(&secret, Permissions::from_mode(mode)).unwrap();
             let read = read_secret(&link);
             assert_eq!(read.is_ok(), is_used, "{mode:o}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_read_once_and_a_file_each_time() {
+        let here = tempfile::tempdir().unwrap();
+        let (pipe, file) = (here.path().join("pipe"), here.path().join("file"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let to = pipe.clone();
+        let writing = std::thread::spawn(move || fs::write(to, "once"));
+        assert_eq!(read_input(&pipe).unwrap(), b"once");
+        writing.join().unwrap().unwrap();
+        assert_eq!(read_secret(&pipe).unwrap(), b"once");
+        for content in [&b"one"[..], b"other"] {
+            fs::write(&file, content).unwrap();
+            assert_eq!(read_input(&file).unwrap(), content);
         }
     }
 

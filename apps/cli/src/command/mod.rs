@@ -99,6 +99,10 @@ enum Command {
     Compare(compare::Args),
     /// Join the runs of a sweep that was split among jobs
     Merge(emulate::MergeArgs),
+    /// Print the manual page of a command: pathmark man get | man -l -
+    Man(pages::ManArgs),
+    /// Print completions for a shell: source <(pathmark completions bash)
+    Completions(pages::CompletionsArgs),
     /// Write manual pages and completions for shells, for packages
     #[command(hide = true)]
     Pages(pages::Args),
@@ -139,7 +143,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 const ROUTER: &str = "vcp-router";
 
 /// The log filter of servers without `RUST_LOG`.
-const SERVERS_LOG: &str = "warn,pathmark_cli=info";
+const SERVERS_LOG: &str = "warn,pathmark_cli=info,pathmark_proxy=info";
 
 /// The log filter of `tunnel connect` without `RUST_LOG`.
 const PIPES_LOG: &str = "warn";
@@ -155,7 +159,7 @@ pub fn main() -> ExitCode {
     if arguments.nth(1).is_some_and(|first| first == ROUTER) {
         return pathmark_router::cli::main_from(once("vcp-router".into()).chain(arguments));
     }
-    let cli = Cli::parse();
+    let cli = pages::parse();
     output::log(match cli.command {
         Command::Serve(_) | Command::Proxy(_) | Command::Perf(perf::Command::Server(_)) => {
             Some(SERVERS_LOG)
@@ -192,6 +196,8 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(&args),
         Command::Merge(args) => emulate::merge(&args),
         Command::Pages(args) => pages::pages(&args),
+        Command::Man(args) => pages::man(&args),
+        Command::Completions(args) => pages::completions(&args),
         Command::Proxy(args) => proxy::proxy(args),
         Command::Perf(perf::Command::Server(args)) => session::run(|stop| perf::server(args, stop)),
         Command::Perf(perf::Command::Client(args)) => session::run(|stop| perf::client(args, stop)),
@@ -244,7 +250,9 @@ impl Command {
             Self::Explain(args) => args.json,
             Self::Compare(args) => args.json,
             Self::Merge(args) => args.json,
-            Self::Pages(_) | Self::Plot(_) | Self::Top(_) => false,
+            Self::Pages(_) | Self::Man(_) | Self::Completions(_) | Self::Plot(_) | Self::Top(_) => {
+                false
+            }
             Self::Proxy(args) => args.json,
             Self::Perf(perf::Command::Server(args)) => args.json,
             Self::Perf(perf::Command::Client(args)) => args.json,

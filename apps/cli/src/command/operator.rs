@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -306,7 +307,7 @@ impl AccessLog {
         Ok(Self { lines, lost })
     }
 
-    pub(super) fn log(&self, line: &Line<'_>) {
+    pub(super) fn log(&self, line: &impl Serialize) {
         let Ok(text) = output::json_text(line) else {
             return;
         };
@@ -328,7 +329,10 @@ fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     if path.as_os_str() == OUT {
         return Ok(Box::new(io::stdout()));
     }
-    let file: File = OpenOptions::new().append(true).create(true).open(path)?;
+    // Opening a pipe only for writing would wait for its reader.
+    let is_pipe = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+    let mut options = OpenOptions::new();
+    let file: File = options.read(is_pipe).append(true).create(true).open(path)?;
     Ok(Box::new(file))
 }
 

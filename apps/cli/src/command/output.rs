@@ -53,6 +53,8 @@ pub(super) fn log(usual: Option<&str>) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
+        // Only developers know the modules.
+        .with_target(std::env::var_os("RUST_LOG").is_some())
         .with_writer(|| LogLine)
         // Otherwise it would report failures of stderr on stderr using `eprintln!`.
         .log_internal_errors(false)
@@ -206,20 +208,19 @@ pub(super) fn styled(
 
 /// Returns a bar that counts bytes.
 pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> ProgressBar {
-    let template = "{prefix:24!} {wide_bar:.cyan/blue} {bytes:>11} of {total_bytes:11} \
-                    {bytes_per_sec:>13} {eta:>4}";
+    let template = "{prefix:24!} {wide_bar:.cyan/blue} {decimal_bytes:>10} of \
+                    {decimal_total_bytes:10} {decimal_bytes_per_sec:>12} {eta:>4}";
     styled(bars, ProgressBar::new(total), template, name)
 }
 
-/// Returns a bar with a message that counts a directory's entries.
+/// Returns a bar for the bytes of a directory, in which more may be found. Its message is the
+/// number of entries.
 pub(super) fn count_bar(bars: &MultiProgress, name: &str) -> ProgressBar {
-    let template = "{prefix:24!} {human_pos} entries, {msg}, {elapsed}";
-    styled(bars, ProgressBar::no_length(), template, name)
-}
-
-/// Formats a number of bytes for people.
-pub(super) fn size(bytes: u64) -> String {
-    indicatif::DecimalBytes(bytes).to_string()
+    let template = "{prefix:24!} {msg} done, {decimal_bytes} of {decimal_total_bytes}, \
+                    {decimal_bytes_per_sec}, {eta}";
+    let bar = styled(bars, ProgressBar::new(0), template, name);
+    bar.set_message("0");
+    bar
 }
 
 /// Returns a bar that counts milliseconds up to `time`.

@@ -18,7 +18,7 @@ use super::routers::{AnswerArgs, MeasureArgs};
 use super::session::{self, DscpArgs, Stop};
 use super::values::{self, Algorithms, Listen};
 use super::{Failure, Outcome, accept, output};
-use loaded::{Loaded, NamedUri, have_certificates, uris};
+use loaded::{Loaded, NamedUri, hand_out, have_certificates, uris};
 use status::ProxyStatus;
 pub(super) use status::table;
 
@@ -47,6 +47,10 @@ pub(super) struct Args {
     /// Let clients reach these addresses of the host and its networks, such as 10.0.0.0/8
     #[arg(long, value_name = "CIDR", value_parser = prefix, conflicts_with = "config")]
     allow: Vec<ipnet::IpNet>,
+    /// Append a line of JSON for each request to this file; - is the standard output. SIGHUP opens
+    /// it again
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    access_log: Option<PathBuf>,
     /// Print the URI of each user even if stdout is a pipe or a file; each contains a token
     #[arg(long)]
     show_uri: bool,
@@ -194,12 +198,23 @@ async fn serve(args: Args, stop: Stop) -> Outcome {
     endpoint.set_unread_memory(UNREAD);
     let control = Control::bind(loaded.config.control.as_deref(), loaded.config.metrics)?;
     let hangups = session::Hangups::new();
-    announce(&args, &loaded, endpoint.local_address(), pin)?;
+    let listening = endpoint.local_address();
+    if loaded.is_new {
+        let uris = uris(&loaded.config, &loaded.users, listening, pin)?;
+        if let Err(Failure::Failed(error)) = hand_out(&loaded.config.tokens, &uris) {
+            tracing::warn!(error = output::explain(&error));
+        }
+    }
+    announce(&args, &loaded, listening, pin)?;
     let proxy = Proxy::new(loaded.access(), loaded.config.times);
+    let log = loaded::log(&proxy, &loaded.config)?;
     let status = ProxyStatus::new(endpoint.local_address(), proxy.clone());
     let serving = tokio::spawn(control.serve(status));
     let accepting = serve_flows(&endpoint, &proxy);
     session::serve_reloading(&endpoint, session::HTTP3, accepting, &stop, hangups, || {
+        if let Some(log) = &log {
+            log.reopen();
+        }
         match Loaded::from_args(&args, false) {
             Ok(loaded) => change(&proxy, &loaded.config, &loaded.users, asks),
             Err(failure) => keep(&failure),

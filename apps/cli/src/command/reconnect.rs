@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pathmark_http3::wire::LinkError;
+use pathmark_http3::wire::{LinkError, codes};
 
 use super::output;
 use super::session::{self, Stop};
@@ -34,20 +34,33 @@ pub(super) struct ReconnectArgs {
 #[error("{0}")]
 pub(super) struct NoAnswer(pub(super) String);
 
-/// Returns true if another connection might succeed.
-pub(super) fn is_lost(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<NoAnswer>().is_some()
-        || error.chain().any(|cause| {
-            matches!(
-                cause.downcast_ref::<LinkError>(),
-                Some(
-                    LinkError::Closed(_)
-                        | LinkError::Connection(_)
-                        | LinkError::Ended(_)
-                        | LinkError::TimedOut
-                )
-            )
+/// How another connection might help after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It might succeed later.
+    Later,
+    /// The server takes no more requests on this connection, but does on another one (RFC 9114
+    /// sections 4.1.1 and 5.2).
+    Now,
+}
+
+impl Lost {
+    /// Returns how another connection might help, if it might.
+    pub(super) fn of(error: &anyhow::Error) -> Option<Self> {
+        if error.downcast_ref::<NoAnswer>().is_some() {
+            return Some(Self::Later);
+        }
+        error.chain().find_map(|cause| match cause.downcast_ref()? {
+            LinkError::Closed(_)
+            | LinkError::Reset {
+                code: codes::REQUEST_REJECTED,
+            } => Some(Self::Now),
+            LinkError::Connection(_) | LinkError::Ended(_) | LinkError::TimedOut => {
+                Some(Self::Later)
+            }
+            _ => None,
         })
+    }
 }
 
 /// Computes the pauses between attempts, as a state machine without a clock.
@@ -99,8 +112,12 @@ impl ReconnectArgs {
 }
 
 impl Attempts {
-    /// Waits before the next attempt. Returns false if there is none.
-    pub(super) async fn again(&mut self, stop: &Stop, moved: bool, why: &str) -> bool {
+    /// Waits before the next attempt. Returns false if there is none. A server that asks for
+    /// another connection `now` needs no wait and no permission.
+    pub(super) async fn again(&mut self, stop: &Stop, moved: bool, now: bool, why: &str) -> bool {
+        if now && !stop.is_stopped() {
+            return true;
+        }
         let Some(back_off) = self.back_off.as_mut().filter(|_| !stop.is_stopped()) else {
             return false;
         };
@@ -145,17 +162,22 @@ mod tests {
     #[test]
     fn a_lost_connection_is_known_behind_its_context() {
         let lost = anyhow::Error::new(LinkError::TimedOut).context("cannot fetch a");
-        assert!(is_lost(&lost));
+        assert_eq!(Lost::of(&lost), Some(Lost::Later));
         for error in [
             anyhow::Error::new(GetError::Link(LinkError::TimedOut)),
             anyhow::Error::new(GetError::Kept(LinkError::TimedOut)),
             anyhow::Error::new(PutError::Link(LinkError::TimedOut)),
         ] {
-            assert!(is_lost(&error.context("file a")));
+            assert_eq!(Lost::of(&error.context("file a")), Some(Lost::Later));
         }
         let lost = anyhow::Error::new(NoAnswer("none".into())).context("cannot fetch a");
-        assert!(is_lost(&lost));
+        assert_eq!(Lost::of(&lost), Some(Lost::Later));
+        for (code, expected) in [(codes::REQUEST_REJECTED, Some(Lost::Now)), (0x102, None)] {
+            let reset = GetError::Link(LinkError::Reset { code });
+            assert_eq!(Lost::of(&reset.into()), expected);
+        }
         let broken = LinkError::Message("bad".into());
-        assert!(!is_lost(&anyhow::Error::new(broken)) && !is_lost(&anyhow::anyhow!("key")));
+        assert_eq!(Lost::of(&broken.into()), None);
+        assert_eq!(Lost::of(&anyhow::anyhow!("key")), None);
     }
 }

@@ -25,6 +25,10 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Maximum time to wait for clients after closing the server's connections.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// Time that a command has to end after a signal. After that, or with a second signal, the process
+/// ends even if a call of the system doesn't return, such as opening a pipe without a writer.
+const LAST: Duration = Duration::from_secs(10);
+
 /// A client stays for this time after closing its connection, in order to answer late packets …
 const LINGER: Duration = Duration::from_millis(20);
 /// … and waits at most this long for its CONNECTION_CLOSE to be sent.
@@ -106,7 +110,13 @@ fn run_until<F: Future<Output = Outcome>>(
         tokio::spawn(async move {
             signal.await;
             tell.send_replace(true);
-            std::future::pending::<()>().await;
+            tokio::select! {
+                () = tokio::time::sleep(LAST) => {}
+                () = stopped_by(hangup) => {}
+            }
+            output::note!("pathmark: interrupted without waiting for files and devices");
+            output::settle();
+            std::process::exit(1);
         });
         command(Stop(stop)).await
     });

@@ -114,7 +114,7 @@ impl ShowArgs {
         };
         let read = || {
             Ok::<_, anyhow::Error>(Shown {
-                chain: std::fs::read(chain).with_context(|| use_of(chain))?,
+                chain: identity::read_input(chain).with_context(|| use_of(chain))?,
                 key: identity::read(key).with_context(|| use_of(key))?,
             })
         };
@@ -141,7 +141,7 @@ impl TrustArgs {
 
     fn given(&self) -> Result<Option<Trust>, Failure> {
         let read = |path: &PathBuf| {
-            let pem = std::fs::read(path)
+            let pem = identity::read_input(path)
                 .with_context(|| format!("cannot read {}", path.display()))
                 .map_err(Failure::usage)?;
             Trust::from_ca_pem(&pem)

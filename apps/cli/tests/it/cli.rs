@@ -1,13 +1,17 @@
 //! The `pathmark` command from a user's perspective: files over loopback, exit codes, JSON.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::offered::Offered;
-use crate::common::{Server, ended, json, names, offered, pathmark, run, stderr, table, words};
+use crate::common::{
+    Process, Server, ended, json, names, offered, pathmark, run, stderr, table, words,
+};
 
 fn serve(directory: &Offered) -> Server {
     Server::offering(directory, "127.0.0.1:0", &["--allow-put"])
@@ -67,7 +71,10 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
         put /no/such/file {at} --insecure => 2 No such file
         serve --listen 127.0.0.1:0 --dir /no/such => 2 /no/such
         perf client {at} --insecure => 2 --download
-        fly => 2 unrecognized"
+        fly => 2 unrecognized
+        gte {at}/a => 2 'get'
+        man sing => 2 no command `sing`
+        completions sh => 2 bash"
     );
     for (line, outcome) in table(&cases) {
         let (code, word) = outcome.split_once(' ').unwrap();
@@ -79,6 +86,46 @@ fn mistakes_have_their_exit_codes_and_say_what_to_do() {
         assert!(output.stdout.is_empty(), "{line}");
     }
     assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1);
+    for (line, part) in [
+        ("man perf client", ".TH pathmark-perf-client 1"),
+        ("man", ".TH pathmark 1"),
+        ("completions zsh", "#compdef pathmark"),
+    ] {
+        let printed = String::from_utf8(run(&words(line)).stdout).unwrap();
+        assert!(printed.contains(part), "{line}: {printed}");
+    }
+}
+
+/// Pipes that nobody writes to or reads from stop no server, and keep none from ending.
+#[test]
+fn pipes_in_the_place_of_files_stop_no_server() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    file(&there, "a", 10);
+    let [log, pipe] = ["log", "pipe"].map(|name| {
+        let path = here.path().join(name);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        path
+    });
+    let (log, directory) = (log.to_str().unwrap(), there.path().to_str().unwrap());
+    let server = Server::offering(&there, "127.0.0.1:0", &["--access-log", log]);
+    json(&server.run(&format!("get @/a -o {} --json", here.path().display())));
+    let mut serve = pathmark(&["serve", "--listen", "127.0.0.1:0", "--dir", directory]);
+    serve.arg("--clients").arg(&pipe);
+    let waiting = Process::of(serve);
+    // Once it reads, it waits for what is written.
+    let writer = std::cell::RefCell::new(None);
+    offered::until(|| {
+        let opened = fs::File::options()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&pipe);
+        *writer.borrow_mut() = opened.ok();
+        writer.borrow().is_some()
+    });
+    waiting.signal(Signal::SIGTERM);
+    std::thread::park_timeout(std::time::Duration::from_millis(300));
+    waiting.signal(Signal::SIGTERM);
+    ended(&waiting.finish(), 1, "without waiting");
 }
 
 #[test]

@@ -72,7 +72,8 @@ impl House {
         let out = self.path("out");
         fs::create_dir_all(&out).unwrap();
         let source = self.server.at("a");
-        self.run(&["get", &source, "-o", out.to_str().unwrap()], token)
+        let get = ["get", &source, "--force", "-o", out.to_str().unwrap()];
+        self.run(&get, token)
     }
 
     fn put(&self, bytes: usize, name: &str, token: &str) -> Output {
@@ -91,11 +92,14 @@ fn refused(output: &Output, word: &str) {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a wait in real time")]
 fn each_client_has_the_rights_of_its_token() {
     let house = House::new(&[]);
     json(&house.get(Some("tell-me-what-it-is")));
     refused(&house.get(None), "lets this client fetch nothing");
+    let begun = std::time::Instant::now();
     refused(&house.get(Some("tell-you")), "401");
+    assert!(begun.elapsed().as_secs() >= 1, "a guess takes time");
     refused(&house.get(Some("take-this-to-the-store")), "403");
     json(&house.run(&["ls", &house.server.address], None));
     let (wrong, address) = (house.path("wrong.token"), &house.server.address);

@@ -108,7 +108,7 @@ fn get_and_put_end_when_their_work_is_done() {
     let (out, source, pin) = (here.path().display(), source.display(), &server.pin);
     undisturbed(|| {
         let address = far(&server.address);
-        let get = format!("get {address}/a -o {out} --pin {pin} --json");
+        let get = format!("get {address}/a -o {out} --force --pin {pin} --json");
         let (time, said) = timed(&get);
         println!("get: {time:?}");
         assert!((WORK..WORK + REST).contains(&time), "get: {time:?} {said}");

@@ -36,6 +36,7 @@ mod parity;
 mod path_facts;
 mod proxy;
 mod quick_start;
+mod readme;
 mod reconnect;
 mod renewal;
 mod resume_put;

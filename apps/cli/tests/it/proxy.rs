@@ -81,6 +81,13 @@ async fn a_pasted_uri_is_all_that_a_client_needs() {
         let mode = fs::metadata(&tokens).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let uri = said["uris"][0]["uri"].as_str().unwrap();
+        // It is also in a file for the tunnel.
+        let file = place.path().join("proxy.uri");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(fs::read_to_string(file).unwrap().trim(), uri);
         let tunnel = tunnel(uri);
         let (mut read, mut write) = tunnel.tcp(&echo().await).await.unwrap();
         write.write_all(b"hello").await.unwrap();
@@ -163,14 +170,112 @@ async fn the_state_has_clients_and_flows() {
         assert_eq!(flow["target"], to.to_string());
         assert_eq!(shown["connections"].as_array().unwrap().len(), 1);
         assert!(shown["connections"][0]["path_report"]["algorithm"].is_string());
+        let user = &shown["users"][0];
+        assert_eq!(
+            (&user["user"], &user["bytes_up"]),
+            (&"first".into(), &4.into())
+        );
+        assert_eq!((&user["tcp"], &user["tcp_flows"]), (&1.into(), &1.into()));
         let metrics = show("--metrics");
         for part in [
+            "pathmark_proxy_user_up_bytes_total{user=\"first\"} 4\n",
+            "pathmark_proxy_user_flows{user=\"first\"} 1\n",
             "pathmark_proxy_connections 1\n",
             "pathmark_proxy_flows{kind=\"tcp\"} 1\n",
             "pathmark_proxy_down_bytes_total 4\n",
         ] {
             assert!(metrics.contains(part), "{part}: {metrics}");
         }
+    })
+    .await;
+}
+
+/// Reads the lines of a log once it has this number of them.
+async fn lines_of(log: &std::path::Path, number: usize) -> Vec<serde_json::Value> {
+    loop {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        if text.lines().count() >= number {
+            return text
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Each request is a line of the log, also of those who are refused, revoked or have used up their
+/// volume; and the log may be moved away.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_request_is_a_line_of_the_access_log() {
+    bounded(async {
+        let place = place(&format!("a {TOKEN}a\nb {TOKEN}b\n"));
+        let path = |name: &str| place.path().join(name);
+        let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\nallow = ['127.0.0.1']\n\
+                    access_log = 'log'\n[limits]\nrate_per_user = 100_000_000\n\
+                    [user.b]\nvolume = 1000\n";
+        fs::write(path("proxy.toml"), text).unwrap();
+        let (server, said) = start(&["--config", path("proxy.toml").to_str().unwrap()]);
+        let uri = |user: usize| said["uris"][user]["uri"].as_str().unwrap();
+        let to = echo().await;
+        let (first, second) = (tunnel(uri(0)), tunnel(uri(1)));
+        let (mut read, mut write) = first.tcp(&to).await.unwrap();
+        server.logged("connected", 20);
+        write.write_all(b"hello").await.unwrap();
+        write.shutdown().await.unwrap();
+        read.read_to_end(&mut Vec::new()).await.unwrap();
+        let denied: Target = "10.0.0.1:1".parse().unwrap();
+        assert!(first.tcp(&denied).await.is_err());
+        let lines = lines_of(&path("log"), 2).await;
+        let whole = lines.iter().find(|line| line["status"] == 200).unwrap();
+        assert_eq!(
+            (&whole["user"], &whole["kind"]),
+            (&"a".into(), &"tcp".into())
+        );
+        assert_eq!(
+            (&whole["bytes_up"], &whole["bytes_down"]),
+            (&5.into(), &5.into())
+        );
+        assert_eq!(
+            (&whole["target"], &whole["error"]),
+            (&to.to_string().into(), &().into())
+        );
+        let refused = lines.iter().find(|line| line["status"] == 502).unwrap();
+        assert_eq!(refused["target"], "10.0.0.1:1");
+        assert!(
+            refused["error"]
+                .as_str()
+                .unwrap()
+                .contains("does not allow")
+        );
+
+        // The user with a volume loses its flow, and gets no other one.
+        let (mut read, mut write) = second.tcp(&to).await.unwrap();
+        let _ = write.write_all(&[7; 2000]).await;
+        let mut all = Vec::new();
+        assert!(read.read_to_end(&mut all).await.is_err());
+        assert!(second.tcp(&to).await.is_err());
+        server.logged("volume of a day is used up", 20);
+        let lines = lines_of(&path("log"), 4).await;
+        let errors = lines[2..]
+            .iter()
+            .map(|line| (&line["user"], line["status"].as_u64()));
+        assert!(
+            errors.eq([(&"b".into(), Some(200)), (&"b".into(), Some(503))]),
+            "{lines:?}"
+        );
+
+        // After a move and a signal, lines are in a new file.
+        let (mut read, _write) = first.tcp(&to).await.unwrap();
+        fs::rename(path("log"), path("old")).unwrap();
+        write_private(path("tokens"), &format!("b {TOKEN}b\n"));
+        server.process.signal(Signal::SIGHUP);
+        server.logged("revoked", 20);
+        assert!(read.read_u8().await.is_err());
+        let lines = lines_of(&path("log"), 1).await;
+        assert_eq!(lines[0]["error"], "the user was removed");
+        server.process.signal(Signal::SIGTERM);
+        server.logged("gone", 20);
     })
     .await;
 }

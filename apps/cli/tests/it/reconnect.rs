@@ -1,13 +1,17 @@
-//! Clients that connect again: to a server that returns, and to one that never does.
+//! Clients that connect again: to a server that returns, to one that never does, and to one that
+//! answers some requests on each connection.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use pathmark::tls::{Pin, TlsServerConfig};
+use pathmark_http3::http::Response;
+use pathmark_http3::wire::{ALPN, ServerLink, codes};
 use tempfile::TempDir;
 
 use crate::common::offered::{Offered, until};
-use crate::common::{Process, Server, ended, object, run, words};
+use crate::common::{Process, Server, ended, json, names, object, pathmark, run, words};
 
 /// More than both sides buffer of a file in transfer.
 const BYTES: usize = 10_000_000;
@@ -88,4 +92,52 @@ fn a_client_gives_up_after_its_time_and_tries_no_other_key() {
     let wrong = run(&words(&get));
     assert_eq!(wrong.status.code(), Some(1));
     assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+/// Answers three requests on each connection. Then it rejects the others, or closes the connection.
+async fn answer_three(endpoint: pathmark::Endpoint, rejects: bool) {
+    while let Some(incoming) = endpoint.accept().await {
+        let connection = incoming.accept().unwrap().await.unwrap();
+        let mut link = ServerLink::new(connection.clone(), 16_384).await.unwrap();
+        tokio::spawn(async move {
+            let mut answered = 0;
+            while let Ok(Some(incoming)) = link.next().await {
+                let (_, mut exchange) = incoming.head(Duration::from_secs(5)).await.unwrap();
+                if answered < 3 {
+                    answered += 1;
+                    exchange.respond(Response::new(())).await.unwrap();
+                    exchange.send("content".into()).await.unwrap();
+                    exchange.finish(None).await.unwrap();
+                    exchange.acknowledged().await.unwrap();
+                } else if rejects {
+                    exchange.reset(codes::REQUEST_REJECTED);
+                } else {
+                    connection.close(0x100_u32.into(), b"enough");
+                }
+            }
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_a_server_refuses_go_over_another_connection() {
+    for rejects in [true, false] {
+        let here = TempDir::new().unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let tls = TlsServerConfig::from_pem(chain.as_bytes(), key.as_bytes(), &[ALPN]).unwrap();
+        let config = pathmark::ServerConfig::with_crypto(std::sync::Arc::new(tls));
+        let endpoint = pathmark::Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let (address, pin) = (endpoint.local_address(), Pin::of(made.cert.der()));
+        let serving = tokio::spawn(answer_three(endpoint, rejects));
+        let targets: Vec<_> = (0..8).map(|n| format!("{address}/{n}")).collect();
+        let line = format!("get {} -o . --json --pin {pin}", targets.join(" "));
+        let mut get = pathmark(&words(&line));
+        get.current_dir(here.path());
+        let output = tokio::task::spawn_blocking(move || get.output().unwrap());
+        let said = json(&output.await.unwrap());
+        assert_eq!(said["streams"], 8, "{said}");
+        assert_eq!(names(here.path()).len(), 8);
+        serving.abort();
+    }
 }

@@ -58,6 +58,20 @@ fn a_hangup_renews_the_certificate_and_an_open_transfer_goes_on() {
     server.logged("certificate and key stay as they are", 10);
     json(&list(&new));
 
+    // A pipe in a key's place has its content once.
+    let new = certify(keys.path());
+    let line = "exec $0 serve --listen 127.0.0.1:0 --json --dir $1 --cert $2 --key <(cat $3)";
+    let mut piped = std::process::Command::new("bash");
+    piped.args([
+        "-c",
+        line,
+        env!("CARGO_BIN_EXE_pathmark"),
+        directory,
+        &cert,
+        &key,
+    ]);
+    assert_eq!(Server::of(piped).pin, new);
+
     gate.open();
     json(&under_way.finish());
     assert!(fs::read(here.path().join("f")).unwrap() == content);

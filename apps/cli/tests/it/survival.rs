@@ -102,6 +102,83 @@ fn a_source_that_changed_between_two_attempts_is_fetched_whole() {
     assert_eq!(names(here.path()), ["f"]);
 }
 
+/// A file that differs from that of the server is only replaced with `--force`, and one that is the
+/// same isn't sent again.
+#[test]
+fn a_file_that_differs_is_replaced_on_demand() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    let bytes = write(&there.path().join("f"), 200_000);
+    fs::create_dir(there.path().join("d")).unwrap();
+    write(&there.path().join("d/small"), 10);
+    write(&there.path().join("d/large"), 100_000);
+    symlink("small", there.path().join("d/link")).unwrap();
+    let server = serve(&there, "127.0.0.1:0");
+    let out = here.path();
+    let run = |more: &str| server.run(&format!("get @/{more} -o {}", out.display()));
+    json(&run("f --json"));
+    let again = json(&run("f --json"));
+    assert_eq!(
+        (&again["bytes_down"], &again["streams"]),
+        (&0.into(), &1.into())
+    );
+    assert_eq!(again["files"][0]["resumed_bytes"], 200_000);
+    fs::write(out.join("f"), "mine").unwrap();
+    failed(&run("f"), "--force replaces it");
+    assert_eq!(fs::read(out.join("f")).unwrap(), b"mine");
+    json(&run("f --json --force"));
+    assert!(fs::read(out.join("f")).unwrap() == bytes);
+
+    json(&run("d -r --json"));
+    for name in ["small", "large", "link"] {
+        fs::remove_file(out.join("d").join(name)).unwrap();
+        fs::write(out.join("d").join(name), "mine").unwrap();
+    }
+    let kept = run("d -r");
+    for name in ["small", "large", "link"] {
+        failed(&kept, &format!("d/{name}: it is there already and differs"));
+        assert_eq!(fs::read(out.join("d").join(name)).unwrap(), b"mine");
+    }
+    let replaced = json(&run("d -r --json --force"));
+    assert_eq!(replaced["streams"], 2);
+    assert!(out.join("d/link").is_symlink());
+    // The same content with another time is not fetched.
+    let file = File::options()
+        .write(true)
+        .open(out.join("d/large"))
+        .unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let same = json(&run("d -r --json"));
+    assert_eq!(
+        (&same["streams"], &same["unchanged"]),
+        (&0.into(), &2.into())
+    );
+}
+
+/// A file that the disk has no room for is not begun, unless it has holes.
+#[test]
+fn a_file_without_room_is_not_begun() {
+    let (there, here) = (Offered::new(), TempDir::new().unwrap());
+    write(&there.path().join("large"), 3_000_000);
+    let holes = File::create(there.path().join("holes")).unwrap();
+    holes.set_len(3_000_000).unwrap();
+    let server = serve(&there, "127.0.0.1:0");
+    let out = here.path();
+    let get = |name: &str| {
+        let line = format!(
+            "get {}/{name} -o {} --pin {}",
+            server.address,
+            out.display(),
+            server.pin
+        );
+        let mut command = on_a_small_disk(out, &words(&line));
+        command.arg("--json").output().unwrap()
+    };
+    let refused = get("large");
+    failed(&refused, "the file needs 3000000 bytes");
+    assert_eq!(common::object(&refused)["bytes_down"], 0);
+    json(&get("holes"));
+}
+
 /// Neither side writes through a symbolic link.
 #[test]
 fn a_link_in_the_place_of_the_destination_is_not_followed() {
@@ -113,7 +190,13 @@ fn a_link_in_the_place_of_the_destination_is_not_followed() {
     symlink(&kept, here.path().join("f")).unwrap();
     symlink(&kept, there.path().join("link")).unwrap();
     let server = serve(&there, "127.0.0.1:0");
-    json(&get(&server, "f", &here));
+    // What the link leads to may be another's file.
+    failed(&get(&server, "f", &here), "--force replaces it");
+    assert!(here.path().join("f").is_symlink());
+    json(&server.run(&format!(
+        "get @/f -o {} --force --json",
+        here.path().display()
+    )));
     assert!(!here.path().join("f").is_symlink());
     assert!(fs::read(here.path().join("f")).unwrap() == bytes);
     let source = here.path().join("f");
@@ -156,7 +239,7 @@ fn a_full_disk_is_named_on_either_side() {
     ];
     failed(
         &on_a_small_disk(out, &get).output().unwrap(),
-        "No space left",
+        "bytes free; free space there",
     );
 
     let full = Offered::new();

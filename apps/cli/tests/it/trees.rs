@@ -129,7 +129,7 @@ fn content_goes_into_what_is_no_file() {
     let (file, link) = (here.path().join("file"), here.path().join("to-file"));
     fs::write(&file, "before").unwrap();
     symlink("file", &link).unwrap();
-    json(&server.run(&format!("get @/a -o {} --json", link.display())));
+    json(&server.run(&format!("get @/a -o {} --force --json", link.display())));
     // A link to a file is replaced like a file, because its target may belong to somebody else.
     assert!(!link.is_symlink() && fs::read(&link).unwrap() == content);
     assert_eq!(fs::read(file).unwrap(), b"before");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::common::{Process, pathmark, stderr, words, write_private};
+use crate::common::{Process, Server, first_object, pathmark, stderr, words, write_private};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -113,5 +113,43 @@ fn both_say_that_they_are_ready_and_that_they_live() {
             manager.hears("WATCHDOG=1");
         }
         process.signal(Signal::SIGTERM);
+    }
+}
+
+/// The alert rules only use metrics that the proxy and the tunnel export.
+#[test]
+fn the_alert_rules_use_what_is_exported() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    write_private(path("tokens"), &format!("a {TOKEN}\n"));
+    let text = "listen = '127.0.0.1:0'\ntokens = 'tokens'\ncontrol = 'proxy.sock'\n";
+    std::fs::write(path("proxy.toml"), text).unwrap();
+    let proxy = [
+        "proxy",
+        "--config",
+        &path("proxy.toml"),
+        "--show-uri",
+        "--json",
+    ];
+    let (_proxy, said) = Server::and_said(pathmark(&proxy));
+    write_private(path("proxy.uri"), said["uris"][0]["uri"].as_str().unwrap());
+    let text = "uri_file = 'proxy.uri'\nsocks = ['127.0.0.1:0']\ncontrol = 'tunnel.sock'\n";
+    std::fs::write(path("tunnel.toml"), text).unwrap();
+    let mut tunnel = Process::start(&["tunnel", "--json", "--config", &path("tunnel.toml")]);
+    first_object(tunnel.0.stdout.as_mut().unwrap());
+    let rules = include_str!("../../packaging/alerts.yml");
+    for command in ["proxy", "tunnel"] {
+        let socket = path(&format!("{command}.sock"));
+        let show = pathmark(&[command, "show", "--metrics", "--socket", &socket]).output();
+        let metrics = String::from_utf8(show.unwrap().stdout).unwrap();
+        let prefix = format!("pathmark_{command}_");
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let used = rules.match_indices(&prefix).map(|(at, _)| &rules[at..]);
+        let used = used.map(|rest| rest.split(|c| !is_name(c)).next().unwrap());
+        let used: std::collections::BTreeSet<_> = used.collect();
+        assert!(used.len() > 2, "{used:?}");
+        for name in used {
+            assert!(metrics.contains(&format!("\n{name} ")), "{name}: {metrics}");
+        }
     }
 }

@@ -14,12 +14,13 @@ use http::header::{IF_MATCH, IF_RANGE, RANGE};
 use http::{HeaderMap, Method, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
-use super::part::{Mark, PartFile, hash_part};
+use super::get_tree::already;
+use super::part::{Mark, PartFile, hash_part, mark};
 use super::plan::{Arriving, Fetched, GetError, Part, Refusal, Step, decide};
 use super::request::{Client, Exchange, Progress, set};
 use crate::fields::{EntityTag, PathName, Sha256Digest};
 use crate::plan::WANT_REPR_DIGEST;
-use crate::root::{Attributes, Existing, KeepError, look, open_directory};
+use crate::root::{Attributes, Dropped, Existing, KeepError, look, open_directory};
 use crate::sink::{Sink, Writer, append_sparsely, blocking};
 use crate::wire::LinkError;
 
@@ -63,7 +64,8 @@ impl Client {
     }
 
     /// Fetches the file at `path` to `target`. If an earlier attempt left a part of the same
-    /// version, only the rest is requested.
+    /// version, only the rest is requested. A file that must be kept counts as fetched if it is the
+    /// same.
     ///
     /// # Errors
     /// [`GetError`].
@@ -75,6 +77,7 @@ impl Client {
         progress: impl FnMut(Progress),
     ) -> Result<Fetched, GetError> {
         let Get { existing, headers } = how;
+        let mut progress = progress;
         let directory = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -87,7 +90,27 @@ impl Client {
             attributes: Attributes::default(),
             length: None,
         };
-        self.get_to(path, place, &headers, progress).await
+        let fetched = self.get_to(path, place.clone(), &headers, &mut progress);
+        match fetched.await {
+            Err(GetError::Keep(KeepError::Exists)) => {}
+            fetched => return fetched,
+        }
+        let Some((_, bytes, sha256)) = already(self, path, &place).await? else {
+            return Err(KeepError::Exists.into());
+        };
+        progress(Progress::Begin {
+            bytes: Some(bytes),
+            offset: bytes,
+        });
+        progress(Progress::Arrived);
+        Ok(Fetched {
+            bytes,
+            resumed: bytes,
+            sha256,
+            verified: true,
+            headers: HeaderMap::new(),
+            trailers: HeaderMap::new(),
+        })
     }
 
     /// Does the same for a directory that is already open.
@@ -146,10 +169,16 @@ impl Client {
             offset: arriving.first,
         });
         let tag = arriving.tag.clone();
+        let free = file.free_space()?;
         let most = match arriving.length {
             Some(length) => length,
-            None => self.limits.unannounced.min(half_of_free_space(&file)?),
+            None => self.limits.unannounced.min(free / 2),
         };
+        let needed = arriving.length.unwrap_or(0);
+        let needed = arriving.data.map_or(needed, |data| data.min(needed));
+        if needed > free {
+            return Err(GetError::Full { needed, free });
+        }
         let arriving = Incoming {
             arriving,
             most,
@@ -209,12 +238,6 @@ impl Client {
     }
 }
 
-/// Returns half of the free space, which bounds content of unannounced length.
-fn half_of_free_space(file: &PartFile) -> io::Result<u64> {
-    let space = rustix::fs::fstatvfs(file.draft.file())?;
-    Ok(space.f_bavail.saturating_mul(space.f_frsize) / 2)
-}
-
 /// Returns the last component of the target path.
 fn target_name(target: &Path) -> Result<Vec<u8>, GetError> {
     let name = target.file_name().map(|name| name.as_bytes().to_vec());
@@ -265,26 +288,6 @@ struct Incoming {
     most: u64,
     /// Whether the preceding bytes were hashed from a mark, without reading them again.
     unread: bool,
-}
-
-/// Saves a mark if the part is still incomplete, and returns the part file.
-async fn mark(
-    file: PartFile,
-    whole: Option<u64>,
-    position: u64,
-    hasher: Sha256,
-) -> io::Result<PartFile> {
-    if whole.is_none_or(|whole| position >= whole) {
-        return Ok(file);
-    }
-    blocking(move || {
-        // Without a mark, the next attempt only has to hash more.
-        if let Err(error) = file.set_mark(Mark { position, hasher }) {
-            tracing::debug!(%error, "a part has no mark");
-        }
-        file
-    })
-    .await
 }
 
 /// Writes the content to the part file, then renames it to the target.
@@ -355,9 +358,13 @@ async fn receive(
     let fetched = fetched?;
     let sha256 = fetched.sha256;
     progress(Progress::Arrived);
-    let (name, existing) = (place.name.clone(), place.existing);
+    let place = place.clone();
     let kept = blocking(move || {
-        file.remove_tag()?;
+        let (name, existing) = (place.name, place.existing);
+        if existing == Existing::Keep && look(place.directory.as_fd(), &name)?.is_some() {
+            file.draft.set_dropped(Dropped::Removed);
+            return Err(KeepError::Exists);
+        }
         if unread {
             file.draft.keep_read(&name, &sha256, existing)
         } else {

@@ -1,6 +1,8 @@
 //! Implements GET of a directory tree.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +13,12 @@ use http::HeaderMap;
 use super::get::Place;
 use super::list::Listed;
 use super::plan::{Fetched, GetError, TooMany};
+use super::put_tree::announced;
 use super::request::{Client, Progress};
-use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
-use crate::fields::PathName;
+use super::walk::{
+    Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, bytes_of, drive,
+};
+use crate::fields::{PathName, Sha256Digest};
 use crate::resource::{Kind, Stat, is_reserved};
 use crate::root::{Attributes, Existing, Tree, hash_file, look, open_file, set_bits};
 use crate::sink::blocking;
@@ -26,12 +31,16 @@ const MAX_HELD: usize = 256 << 20;
 pub struct GetTree {
     /// Additional fields for the first and the last file requests.
     pub headers: HeaderMap,
+    /// How to treat existing files that differ.
+    pub existing: Existing,
     /// Whether to compare files of the same size by SHA-256 instead of by modification time.
     pub checksum: bool,
     /// Limits on the files to fetch.
     pub limits: TreeLimits,
     /// Bytes that have arrived so far.
     pub arrived: Arc<AtomicU64>,
+    /// Bytes of files to fetch that have been found so far.
+    pub found: Arc<AtomicU64>,
 }
 
 /// A local directory.
@@ -89,16 +98,17 @@ fn complete(
     walk: &Walk<Folder>,
 ) -> Result<Vec<Ended<Fetched, GetError>>, GetError> {
     let mut failed = Vec::new();
-    let mut note = |names: &Names, error: std::io::Error| {
+    let mut note = |names: &Names, error: GetError| {
         failed.push(Ended {
             path: beneath(&shared.top, names, false),
-            outcome: Err(error.into()),
+            outcome: Err(error),
         });
     };
     for (names, link) in &walk.links {
         let target = link.target.as_deref().unwrap_or_default();
-        if let Err(error) = shared.tree.link(names, target, link.modified) {
-            note(names, error);
+        let (existing, modified) = (shared.how.existing, link.modified);
+        if let Err(error) = shared.tree.link(names, target, modified, existing) {
+            note(names, error.into());
         }
     }
     for directory in walk.directories.iter().rev() {
@@ -106,7 +116,7 @@ fn complete(
             continue;
         };
         if let Err(error) = shared.tree.finish(&directory.names, attributes(entry)) {
-            note(&directory.names, error);
+            note(&directory.names, error.into());
         }
     }
     shared.tree.sync()?;
@@ -180,6 +190,10 @@ impl Direction for Shared {
                     }
                 }
             }
+            shared
+                .how
+                .found
+                .fetch_add(bytes_of(&found.entries), Ordering::Relaxed);
             let held = found.entries.iter().map(cost).sum();
             shared.held.fetch_add(held, Ordering::Relaxed);
             Ok(found)
@@ -198,6 +212,38 @@ impl Direction for Shared {
         self.held.fetch_sub(cost(file), Ordering::Relaxed);
         fetched
     }
+}
+
+/// Returns the file at a place, with its size and SHA-256, if the server announces the same.
+pub(super) async fn already(
+    client: &Client,
+    path: &PathName,
+    place: &Place,
+) -> Result<Option<(File, u64, Sha256Digest)>, GetError> {
+    let looked = place.clone();
+    let opened = blocking(move || {
+        let there = look(looked.directory.as_fd(), &looked.name)?;
+        match there
+            .filter(|there| there.kind == Kind::File)
+            .map(|there| there.size)
+        {
+            Some(size) if looked.length.is_none_or(|length| length == size) => {
+                Ok(Some((open_file(&looked.directory, &looked.name)?, size)))
+            }
+            _ => Ok::<_, io::Error>(None),
+        }
+    });
+    let Some((file, size)) = opened.await?? else {
+        return Ok(None);
+    };
+    let Some(digest) = announced(client, path, size).await? else {
+        return Ok(None);
+    };
+    let same = blocking(move || {
+        let own = hash_file(&file, &AtomicBool::new(false))?;
+        Ok::<_, io::Error>((own == digest).then_some((file, size, digest)))
+    });
+    Ok(same.await??)
 }
 
 impl Shared {
@@ -234,11 +280,12 @@ impl Shared {
         let place = Place {
             directory: Arc::clone(&folder.0),
             name: file.name.clone(),
-            existing: Existing::Replace,
+            existing: self.how.existing,
             attributes: self.tree.allowed(attributes(file)),
             length: Some(file.size),
         };
-        if self.how.checksum && self.is_same(path, &place).await? {
+        let compares = self.how.checksum || self.how.existing == Existing::Keep;
+        if compares && self.is_same(path, &place).await? {
             return Ok(Outcome::Unchanged(1));
         }
         if file.size <= crate::client::get::MAX {
@@ -258,29 +305,11 @@ impl Shared {
     /// Returns true if the local file has the SHA-256 that the server announces. In that case,
     /// it also sets the file's attributes.
     async fn is_same(&self, path: &PathName, place: &Place) -> Result<bool, GetError> {
-        let place = place.clone();
-        let (directory, name) = (Arc::clone(&place.directory), place.name.clone());
-        let length = place.length;
-        let opened = blocking(move || match look(directory.as_fd(), &name)? {
-            Some(there) if there.kind == Kind::File && Some(there.size) == length => {
-                Ok(Some(open_file(&directory, &name)?))
-            }
-            _ => Ok::<_, std::io::Error>(None),
-        });
-        let Some(file) = opened.await?? else {
+        let Some((file, ..)) = already(&self.client, path, place).await? else {
             return Ok(false);
         };
-        let Some(digest) = self.client.digest(path, length.unwrap_or(0)).await? else {
-            return Ok(false);
-        };
-        let same = blocking(move || {
-            let own = hash_file(&file, &AtomicBool::new(false))?;
-            if own != digest {
-                return Ok(false);
-            }
-            place.attributes.set(&file)?;
-            Ok::<_, std::io::Error>(true)
-        });
-        Ok(same.await??)
+        let attributes = place.attributes;
+        blocking(move || attributes.set(&file)).await??;
+        Ok(true)
     }
 }

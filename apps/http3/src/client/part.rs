@@ -146,11 +146,11 @@ impl PartFile {
         file.write_all(text.write().as_bytes())
     }
 
-    /// Removes the tag, which must happen before the part is renamed.
+    /// Removes the tag.
     ///
     /// # Errors
     /// Fails if the tag file can't be removed.
-    pub(super) fn remove_tag(&self) -> io::Result<()> {
+    fn remove_tag(&self) -> io::Result<()> {
         let Some(name) = self.tag_name.as_deref() else {
             return Ok(());
         };
@@ -158,6 +158,18 @@ impl PartFile {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns the free space for a file in bytes. Some file systems don't know their size.
+    pub(super) fn free_space(&self) -> io::Result<u64> {
+        let space = rustix::fs::fstatvfs(self.draft.file())?;
+        let free = match space.f_blocks {
+            0 => return Ok(u64::MAX),
+            // A part of the disk is reserved for root.
+            _ if rustix::process::geteuid().is_root() => space.f_bfree,
+            _ => space.f_bavail,
+        };
+        Ok(free.saturating_mul(space.f_frsize))
     }
 
     /// Removes the part and its tag.
@@ -168,6 +180,26 @@ impl PartFile {
         self.remove_tag()?;
         self.draft.discard()
     }
+}
+
+/// Saves a mark if the part is still incomplete, and returns the part file.
+pub(super) async fn mark(
+    file: PartFile,
+    whole: Option<u64>,
+    position: u64,
+    hasher: Sha256,
+) -> io::Result<PartFile> {
+    if whole.is_none_or(|whole| position >= whole) {
+        return Ok(file);
+    }
+    blocking(move || {
+        // Without a mark, the next attempt only has to hash more.
+        if let Err(error) = file.set_mark(Mark { position, hasher }) {
+            tracing::debug!(%error, "a part has no mark");
+        }
+        file
+    })
+    .await
 }
 
 /// Hashes one piece of the part on disk.

@@ -7,8 +7,8 @@ use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::fields::{ContentRange, EntityTag, Sha256Digest};
-use crate::plan::{digest_in, lines};
+use crate::fields::{AttributesField, ContentRange, EntityTag, Sha256Digest};
+use crate::plan::{ATTRIBUTES, digest_in, lines};
 use crate::root::KeepError;
 use crate::wire::LinkError;
 
@@ -71,6 +71,17 @@ pub enum GetError {
     /// The content doesn't match the server's digest, so it was removed.
     #[error("the content's SHA-256 is not the one that the server announced; fetch it again")]
     Digest,
+    /// The disk has no room for the file.
+    #[error(
+        "the file needs {needed} bytes, and the disk has {free} bytes free; free space there, or \
+         choose another directory"
+    )]
+    Full {
+        /// Bytes that are still to be written.
+        needed: u64,
+        /// Free bytes.
+        free: u64,
+    },
     /// Another transfer writes to the same target.
     #[error("another transfer is writing the file; wait for its end, or choose another directory")]
     Busy,
@@ -147,6 +158,8 @@ pub(super) struct Arriving {
     pub(super) tag: Option<EntityTag>,
     /// The digest of the whole file, unless it is in the trailer section.
     pub(super) digest: Option<Sha256Digest>,
+    /// The bytes of the whole file that aren't holes, if it is sparse.
+    pub(super) data: Option<u64>,
 }
 
 /// The next step after a response.
@@ -166,7 +179,9 @@ pub(super) enum Step {
 pub(super) fn decide(status: StatusCode, headers: &HeaderMap, part: Option<&Part>) -> Step {
     match (status, part) {
         (StatusCode::OK, _) => take_whole(headers),
-        (StatusCode::PARTIAL_CONTENT, Some(part)) => take_rest(headers, part),
+        (StatusCode::PARTIAL_CONTENT, Some(part)) => {
+            take_rest(headers, part).map_or(Step::Again, Step::Take)
+        }
         (StatusCode::PARTIAL_CONTENT, None) => Step::Broken("it is a part, and none was requested"),
         (StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::PRECONDITION_FAILED, Some(_)) => {
             Step::Again
@@ -184,33 +199,29 @@ fn take_whole(headers: &HeaderMap) -> Step {
     take(headers, 0, length)
 }
 
-fn take_rest(headers: &HeaderMap, part: &Part) -> Step {
+/// Returns the rest of the version of which `part` is on disk, or `None` if the response has
+/// anything else. Then only the whole file helps, however often this range is requested.
+fn take_rest(headers: &HeaderMap, part: &Part) -> Option<Arriving> {
     let mut ranges = lines(headers, &CONTENT_RANGE);
     let range = ranges.next().and_then(ContentRange::parse);
     let Some(ContentRange::Part(span, size)) = range else {
-        return Step::Broken("it is a part without a Content-Range of bytes");
+        return None;
     };
-    if ranges.next().is_some() || span.first != part.bytes {
-        return Step::Broken("it is another part than the one that was requested");
-    }
     // If-Range ensures the same version, and a 206 response must name it (RFC 9110 section 15.3.7).
-    if !tag(headers).is_some_and(|tag| tag.matches_strongly(&part.tag)) {
-        return Step::Again;
+    let is_same = tag(headers).is_some_and(|tag| tag.matches_strongly(&part.tag));
+    if ranges.next().is_some() || span.first != part.bytes || !is_same {
+        return None;
     }
-    match size {
-        Some(size) if span.end() != size => {
-            return Step::Broken("it is not all that follows the part on disk");
-        }
+    let is_whole = match size {
+        Some(size) => span.end() == size,
         // Without a size or a digest, a missing end would go unnoticed.
-        None if !matches!(digest_in(headers), Ok(Some(_))) => return Step::Again,
-        Some(_) | None => {}
-    }
-    match content_length(headers) {
-        Err(why) => Step::Broken(why),
-        Ok(Some(length)) if length != span.length => {
-            Step::Broken("Content-Length and Content-Range differ")
-        }
-        Ok(_) => take(headers, span.first, Some(span.length)),
+        None => matches!(digest_in(headers), Ok(Some(_))),
+    };
+    let length = content_length(headers).ok()?;
+    let fits = length.is_none_or(|length| length == span.length);
+    match take(headers, span.first, Some(span.length)) {
+        Step::Take(arriving) if is_whole && fits => Some(arriving),
+        _ => None,
     }
 }
 
@@ -226,8 +237,15 @@ fn take(headers: &HeaderMap, first: u64, length: Option<u64>) -> Step {
             length,
             tag: tag(headers).filter(EntityTag::is_strong),
             digest,
+            data: data(headers),
         }),
     }
+}
+
+fn data(headers: &HeaderMap) -> Option<u64> {
+    AttributesField::parse(lines(headers, &ATTRIBUTES))
+        .ok()??
+        .data
 }
 
 fn tag(headers: &HeaderMap) -> Option<EntityTag> {
@@ -360,25 +378,26 @@ mod tests {
             length: Some(90),
             tag: Some(part(10).tag),
             digest: None,
+            data: None,
         };
         assert_eq!(of(&rest), Step::Take(expected));
-        let broken = |fields: &[(&'static str, &str)]| {
+        // Whatever else the response has, another try would bring it again.
+        let multipart = ("content-type", "multipart/byteranges; boundary=b");
+        for fields in [
+            &[][..],
+            &[multipart],
+            &[("content-range", "bytes 0-99/100")],
+            &[("content-range", "bytes 10-50/100")],
+            &[("content-range", "bytes */100")],
+            &[rest[0], ("content-length", "91")],
+            &[rest[0], ("content-length", "9x")],
+            &[rest[0], ("content-encoding", "gzip")],
+            &[rest[0], ("repr-digest", "?")],
+            &[rest[0], rest[0]],
+        ] {
             let step = of(&[fields, &rest[1..]].concat());
-            matches!(step, Step::Broken(_))
-        };
-        assert!(broken(&[]));
-        assert!(broken(&[("content-range", "bytes 0-99/100")]));
-        assert!(broken(&[("content-range", "bytes 10-50/100")]));
-        assert!(broken(&[("content-range", "bytes */100")]));
-        assert!(broken(&[
-            ("content-range", "bytes 10-99/100"),
-            ("content-length", "91")
-        ]));
-        assert!(broken(&[
-            ("content-range", "bytes 10-99/100"),
-            ("content-encoding", "gzip")
-        ]));
-        assert!(broken(&[rest[0], rest[0]]));
+            assert_eq!(step, Step::Again, "{fields:?}");
+        }
         for tag in ["\"v2\"", "W/\"v1\"", "v1"] {
             assert_eq!(of(&[rest[0], ("etag", tag)]), Step::Again, "{tag}");
         }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,9 +22,6 @@ use crate::resource::{Kind, Stat};
 use crate::root::{Cancel, Existing, file_stat, still_has};
 use crate::sink::{Reader, blocking};
 use crate::wire::LinkError;
-
-/// Size in bytes of the blocks in which `st_blocks` counts.
-const BLOCK: u64 = 512;
 
 /// A file that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +86,7 @@ impl Client {
             return Ok(resumed);
         }
         let bytes = stat.size;
-        let attributes = with_data(attributes, &file, bytes)?;
+        let attributes = with_data(attributes, &file_stat(&file)?);
         let mut headers = HeaderMap::new();
         set(&mut headers, CONTENT_LENGTH, &bytes.to_string());
         set(&mut headers, TRAILER, "Repr-Digest");
@@ -214,19 +211,16 @@ impl Client {
 }
 
 /// Adds the number of data bytes to the attributes if the file is sparse.
-fn with_data(
+pub(crate) fn with_data(
     attributes: Option<AttributesField>,
-    file: &File,
-    bytes: u64,
-) -> io::Result<Option<AttributesField>> {
-    let taken = file.metadata()?.blocks().saturating_mul(BLOCK);
-    Ok(if taken < bytes {
-        Some(AttributesField {
-            data: Some(taken),
-            ..attributes.unwrap_or_default()
-        })
-    } else {
-        attributes
+    stat: &Stat,
+) -> Option<AttributesField> {
+    if stat.taken >= stat.size {
+        return attributes;
+    }
+    Some(AttributesField {
+        data: Some(stat.taken),
+        ..attributes.unwrap_or_default()
     })
 }
 

@@ -14,7 +14,9 @@ use super::list::Listed;
 use super::plan::{GetError, PutError};
 use super::put::{Stored, only_plain};
 use super::request::{Client, Progress, set};
-use super::walk::{Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, drive};
+use super::walk::{
+    Direction, Ended, Found, Names, Outcome, TreeLimits, Walk, beneath, bytes_of, drive,
+};
 use crate::fields::{AttributesField, PathName};
 use crate::plan::ATTRIBUTES;
 use crate::resource::{Entry, Kind, Stat};
@@ -32,6 +34,8 @@ pub struct PutTree {
     pub limits: TreeLimits,
     /// Bytes handed to the transport so far.
     pub sent: Arc<AtomicU64>,
+    /// Bytes of files to store that have been found so far.
+    pub found: Arc<AtomicU64>,
 }
 
 /// State shared by all tasks.
@@ -134,6 +138,10 @@ impl Direction for Shared {
             loop {
                 let piece = entries.next_piece()?;
                 if piece.is_empty() {
+                    shared
+                        .how
+                        .found
+                        .fetch_add(bytes_of(&found.entries), Ordering::Relaxed);
                     return Ok(found);
                 }
                 for own in piece {
@@ -290,16 +298,31 @@ impl Client {
         path: &PathName,
         size: u64,
     ) -> Result<Option<crate::fields::Sha256Digest>, GetError> {
-        let uri = self.uri(path).map_err(GetError::Name)?;
-        let mut headers = HeaderMap::new();
-        set(&mut headers, crate::plan::WANT_REPR_DIGEST, "sha-256=10");
-        let mut exchange = self.request_bare(Method::HEAD, uri, headers).await?;
-        let response = exchange.response().await?;
-        let length = response.headers().get(CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        if response.status() != StatusCode::OK || length != Some(size) {
-            return Ok(None);
+        match announced(self, path, size).await {
+            Err(GetError::Refused(_)) => Ok(None),
+            announced => announced,
         }
-        Ok(crate::plan::digest_in(response.headers()).ok().flatten())
     }
+}
+
+/// Returns the SHA-256 that the server announces for a file, if it has this size.
+pub(super) async fn announced(
+    client: &Client,
+    path: &PathName,
+    size: u64,
+) -> Result<Option<crate::fields::Sha256Digest>, GetError> {
+    let uri = client.uri(path).map_err(GetError::Name)?;
+    let mut headers = HeaderMap::new();
+    set(&mut headers, crate::plan::WANT_REPR_DIGEST, "sha-256=10");
+    let mut exchange = client.request_bare(Method::HEAD, uri, headers).await?;
+    let response = exchange.response().await?;
+    let length = response.headers().get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    if !response.status().is_success() {
+        return Err(exchange.refusal(&response).await.into());
+    }
+    if response.status() != StatusCode::OK || length != Some(size) {
+        return Ok(None);
+    }
+    Ok(crate::plan::digest_in(response.headers()).ok().flatten())
 }

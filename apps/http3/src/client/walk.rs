@@ -243,6 +243,12 @@ pub(super) struct Found<F, E> {
     pub(super) unfit: Vec<(Vec<u8>, E)>,
 }
 
+/// Returns the bytes of all files among these entries.
+pub(super) fn bytes_of(entries: &[Listed]) -> u64 {
+    let files = entries.iter().filter(|entry| entry.kind == Kind::File);
+    files.map(|file| file.size).fold(0, u64::saturating_add)
+}
+
 /// The direction of a transfer: fetching or storing.
 pub(super) trait Direction: Send + Sync + 'static {
     /// A local directory that contains files to move.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::header::RETRY_AFTER;
+use http::header::{AUTHORIZATION, RETRY_AFTER};
 use http::{Request, StatusCode};
 use pathmark_driver as driver;
 use tokio::task::JoinSet;
@@ -28,6 +28,8 @@ use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes, within
 
 /// Maximum interval between checks of the uploads' age.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Time before the response to an unknown token, which slows down guesses.
+const GUESS: Duration = Duration::from_secs(1);
 /// Minimum interval, if uploads are only kept briefly.
 const LEAST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -308,7 +310,13 @@ async fn respond(
     });
     let ask = match ask {
         Ok(ask) => ask,
-        Err(reply) => return Ok(exchange.reply(&reply, now()).await?),
+        Err(reply) => {
+            let has_token = exchange.request.headers().contains_key(AUTHORIZATION);
+            if reply.status == StatusCode::UNAUTHORIZED && has_token {
+                tokio::time::sleep(GUESS).await;
+            }
+            return Ok(exchange.reply(&reply, now()).await?);
+        }
     };
     let place = tokio::time::timeout(shared.limits.stall, share.take()).await;
     let Ok(Some(place)) = place else {

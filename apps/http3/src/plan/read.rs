@@ -12,10 +12,11 @@ use http::header::{
 };
 use http::{HeaderMap, Response, StatusCode};
 
-use super::ask::{Ask, Conditions, Method, REPR_DIGEST};
+use super::ask::{ATTRIBUTES, Ask, Conditions, Method, REPR_DIGEST};
 use super::{Reply, date, http_date, listing, problem, set};
 use crate::fields::{
-    ContentRange, EntityTag, Form, RangeError, Sha256Digest, Span, resolve_ranges, sha256_field,
+    AttributesField, ContentRange, EntityTag, Form, RangeError, Sha256Digest, Span, resolve_ranges,
+    sha256_field,
 };
 use crate::resource::Stat;
 
@@ -100,6 +101,13 @@ pub fn file(ask: &Ask, stat: &Stat, now: SystemTime, digest: Option<&Sha256Diges
     validators(headers, &tag, modified);
     set(headers, ACCEPT_RANGES, "bytes");
     set(headers, X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if stat.taken < stat.size {
+        let sparse = AttributesField {
+            data: Some(stat.taken),
+            ..AttributesField::default()
+        };
+        set(headers, ATTRIBUTES, &sparse.write());
+    }
     date(headers, now);
     match (digest, ask.wants_digest) {
         (Some(digest), true) => set(headers, REPR_DIGEST, &sha256_field(digest)),

@@ -36,6 +36,9 @@ pub fn file_stat(file: &File) -> io::Result<Stat> {
     Ok(stat_of(&rustix::fs::fstat(file)?))
 }
 
+/// Size in bytes of the blocks in which `st_blocks` counts.
+const BLOCK: u64 = 512;
+
 /// Converts metadata to this crate's type.
 pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> Stat {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
@@ -57,6 +60,9 @@ pub(crate) fn stat_of(stat: &rustix::fs::Stat) -> Stat {
         changed: time(stat.st_ctime, stat.st_ctime_nsec),
         device: stat.st_dev,
         inode: stat.st_ino,
+        taken: u64::try_from(stat.st_blocks)
+            .unwrap_or(0)
+            .saturating_mul(BLOCK),
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{open_directory, stat_of};
+use super::{Existing, KeepError, open_directory, stat_of};
 use crate::resource::{Entry, Kind, RESERVED_PREFIX, Stat, TEMPORARY_SUFFIX, Time, is_reserved};
 
 /// Flags for opening directories.
@@ -180,10 +180,27 @@ impl Tree {
     /// # Errors
     /// Fails if the link can't be created, with [`ErrorKind::IsADirectory`] if a directory has
     /// the name.
-    pub fn link(&self, names: &[Vec<u8>], target: &[u8], modified: Time) -> io::Result<bool> {
-        let (name, before) = names.split_last().ok_or(ErrorKind::InvalidInput)?;
+    pub fn link(
+        &self,
+        names: &[Vec<u8>],
+        target: &[u8],
+        modified: Time,
+        existing: Existing,
+    ) -> Result<bool, KeepError> {
+        let invalid = || io::Error::from(ErrorKind::InvalidInput);
+        let (name, before) = names.split_last().ok_or_else(invalid)?;
         let folder = self.folder(before)?;
-        make_link(folder.as_fd(), name, target, Some(modified))
+        let other = |there: &Stat| {
+            let same =
+                target_of(folder.as_fd(), name).is_ok_and(|own| own.as_deref() == Some(target));
+            there.kind != Kind::Symlink || !same
+        };
+        if existing == Existing::Keep
+            && look(folder.as_fd(), name)?.is_some_and(|there| other(&there))
+        {
+            return Err(KeepError::Exists);
+        }
+        Ok(make_link(folder.as_fd(), name, target, Some(modified))?)
     }
 
     /// Syncs everything that was written to disk.
@@ -411,13 +428,20 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let tree = Tree::make(here.path()).unwrap();
         let time = Time::default();
-        assert!(tree.link(&names("d/link"), b"../x", time).unwrap());
-        assert!(!tree.link(&names("d/link"), b"../x", time).unwrap());
-        assert!(tree.link(&names("d/link"), b"/y", time).unwrap());
+        let make =
+            |path: &str, target: &[u8], existing| tree.link(&names(path), target, time, existing);
+        let (keep, replace) = (Existing::Keep, Existing::Replace);
+        assert!(make("d/link", b"../x", keep).unwrap());
+        assert!(!make("d/link", b"../x", keep).unwrap());
+        assert!(matches!(
+            make("d/link", b"/y", keep),
+            Err(KeepError::Exists)
+        ));
+        assert!(make("d/link", b"/y", replace).unwrap());
         let link = here.path().join("d/link");
         assert_eq!(fs::read_link(&link).unwrap(), Path::new("/y"));
         assert_eq!(fs::symlink_metadata(&link).unwrap().mtime(), 0);
-        assert!(tree.link(&names("d"), b"x", time).is_err());
+        assert!(make("d", b"x", keep).is_err() && make("d", b"x", replace).is_err());
         assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1);
         assert_eq!(fs::read_dir(here.path().join("d")).unwrap().count(), 1);
     }

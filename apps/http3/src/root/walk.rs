@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -14,6 +15,7 @@ use super::stat_of;
 use super::tree::make_directory;
 use super::upload::{Lying, find_uploads};
 use crate::fields::PathName;
+use crate::lock;
 use crate::resource::{Kind, Stat, is_reserved};
 
 /// Maximum number of symbolic links along a path, as in Linux.
@@ -21,9 +23,13 @@ const MAX_LINKS: usize = 40;
 /// Maximum number of open directories along a path, because each takes a descriptor.
 const MAX_DEPTH: usize = 128;
 
-/// A directory and everything beneath it.
+/// A directory and everything beneath it. If another directory gets its name, such as by switching
+/// a link, the new one is used from then on.
 #[derive(Debug)]
-pub struct Root(OwnedFd);
+pub struct Root {
+    path: PathBuf,
+    open: Mutex<Arc<OwnedFd>>,
+}
 
 /// The result of resolving a path.
 #[derive(Debug)]
@@ -110,12 +116,31 @@ impl Root {
     /// # Errors
     /// Fails if the directory can't be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
-        open_directory(path).map(Self)
+        Ok(Self {
+            open: Mutex::new(Arc::new(open_directory(path)?)),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Returns the directory that has the name now, or the last one if there is none.
+    fn now(&self) -> Arc<OwnedFd> {
+        let open = Arc::clone(&lock(&self.open));
+        let (Ok(named), Ok(own)) = (rustix::fs::stat(&self.path), fstat(&*open)) else {
+            return open;
+        };
+        if (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino) {
+            return open;
+        }
+        let Ok(other) = open_directory(&self.path).map(Arc::new) else {
+            return open;
+        };
+        *lock(&self.open) = Arc::clone(&other);
+        other
     }
 
     /// Returns all uploads beneath the root. This blocks for as long as the file system does.
     pub fn uploads(&self) -> Vec<Lying> {
-        find_uploads(&self.0)
+        find_uploads(&self.now())
     }
 
     /// Opens a path. Symbolic links are followed as long as they stay beneath the root. After
@@ -125,7 +150,8 @@ impl Root {
     /// # Errors
     /// [`RootError`].
     pub fn find(&self, path: &PathName, prefix: usize) -> Result<Found, RootError> {
-        let mut walk = Walk::new(self.0.as_fd());
+        let root = self.now();
+        let mut walk = Walk::new(root.as_fd());
         match walk.run(&path.names, prefix)? {
             End::Directory => Ok(Found::Directory(walk.here_readable()?)),
             End::File(_) if path.slash => Err(RootError::NotFound),
@@ -190,7 +216,8 @@ impl Root {
         if create && before.len() > MAX_DEPTH {
             return Err(RootError::Deep);
         }
-        let mut walk = Walk::new(self.0.as_fd());
+        let root = self.now();
+        let mut walk = Walk::new(root.as_fd());
         walk.create = create;
         match walk.run(before, prefix)? {
             End::Directory => Ok((walk.here_readable()?, walk.stack.len() - walk.floor)),

@@ -80,7 +80,7 @@ pub mod codes {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The peer closed the connection without an error, or accepts no further requests.
+    /// The peer closed the connection without an error, or accepts no further requests on it.
     #[error("the peer closed the connection{}", because(.0))]
     Closed(String),
     /// The connection failed.
@@ -90,7 +90,7 @@ pub enum LinkError {
     #[error("HTTP/3 on the connection ended: {0}; connect again")]
     Ended(String),
     /// The peer reset or stopped the stream.
-    #[error("the peer ended the transfer with the HTTP/3 error code {code:#x}; try again")]
+    #[error("the peer {}", ended(*.code))]
     Reset {
         /// The application error code.
         code: u64,
@@ -148,9 +148,18 @@ impl LinkError {
                 ..
             } => Self::HeadTooLarge { size, most },
             StreamError::StreamError { reason, .. } => Self::Message(reason),
+            StreamError::RemoteClosing => Self::Closed("it accepts no further requests".to_owned()),
             // The remaining variants cannot be named outside of `h3`.
             error => Self::of_connection(reason, &error),
         }
+    }
+}
+
+/// Formats how the peer ended a stream.
+fn ended(code: u64) -> String {
+    match code {
+        codes::REQUEST_CANCELLED => "cancelled the transfer".to_owned(),
+        code => format!("ended the transfer with the HTTP/3 error code {code:#x}; try again"),
     }
 }
 

@@ -162,6 +162,7 @@ fn plans(input: &[u8]) {
             changed: time,
             device: 1,
             inode: 1,
+            taken: 10_000,
         };
         let now = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000);
         let plan = file(&ask, &stat, now, None);

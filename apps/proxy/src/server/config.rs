@@ -1,7 +1,8 @@
 //! The configuration of a proxy, which is a TOML file and a separate file of users.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use pathmark_transport::crypto::tls::Pin;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Access, Times, User, UserKey};
+use super::{Access, Times, UsageLimits, User, UserKey};
 use crate::classes::Classes;
 use crate::policy::Policy;
 use crate::uri::{BadToken, Token};
@@ -69,6 +70,9 @@ struct File {
     seconds: Seconds,
     control: Option<PathBuf>,
     metrics: Option<SocketAddr>,
+    access_log: Option<PathBuf>,
+    #[serde(default)]
+    user: BTreeMap<String, UsageLimits>,
     #[serde(default)]
     class: Classes,
 }
@@ -78,6 +82,8 @@ struct File {
 struct Limits {
     flows: Option<usize>,
     flows_per_user: Option<usize>,
+    rate_per_user: Option<NonZeroU64>,
+    volume_per_user: Option<NonZeroU64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -112,6 +118,12 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// The address that serves Prometheus metrics.
     pub metrics: Option<SocketAddr>,
+    /// The file for a line about each request.
+    pub access_log: Option<PathBuf>,
+    /// Limits on the traffic of each user.
+    pub usage: UsageLimits,
+    /// Limits of single users instead of these.
+    pub usage_of: BTreeMap<String, UsageLimits>,
     /// How to treat flows by the ports of their targets.
     pub classes: Classes,
 }
@@ -157,10 +169,11 @@ impl Source<'_> {
     }
 }
 
-/// Parses an address or a prefix.
+/// Parses an address or a prefix, which has no bits of a host.
 pub fn prefix(text: &str) -> Option<IpNet> {
     let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    text.parse().ok().or_else(address)
+    let prefix = text.parse::<IpNet>().ok().or_else(address);
+    prefix.filter(|prefix| *prefix == prefix.trunc())
 }
 
 impl Config {
@@ -224,6 +237,12 @@ impl Config {
             },
             control: file.control.map(|path| folder.join(path)),
             metrics: file.metrics,
+            access_log: file.access_log.map(|path| folder.join(path)),
+            usage: UsageLimits {
+                rate: file.limits.rate_per_user,
+                volume: file.limits.volume_per_user,
+            },
+            usage_of: file.user,
             classes: file.class,
         })
     }
@@ -242,6 +261,9 @@ impl Config {
             times: Times::default(),
             control: None,
             metrics: None,
+            access_log: None,
+            usage: UsageLimits::default(),
+            usage_of: BTreeMap::new(),
             classes: Classes::default(),
         }
     }
@@ -260,6 +282,8 @@ impl Config {
             policy: self.policy.clone(),
             flows: self.flows,
             flows_per_user: self.flows_per_user,
+            usage: self.usage,
+            usage_of: self.usage_of.clone(),
             classes: self.classes.clone(),
         }
     }

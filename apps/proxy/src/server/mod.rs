@@ -9,12 +9,14 @@
 pub mod config;
 mod reach;
 mod request;
+mod usage;
 mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pathmark_driver::{self as driver, Connection};
@@ -22,13 +24,16 @@ use pathmark_http3::http::Request;
 use pathmark_http3::wire::{LinkError, ServerExchange, ServerLink};
 use pathmark_transport::crypto::tls::Pin;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use users::Gate;
 
+use crate::flows::idle::OnceAMinute;
 use crate::flows::{Flows, Side};
 use crate::outbound::Refusal;
 use crate::target::Target;
 use crate::{count, lock};
 
+pub use usage::{Counts as UserCounts, Record, UsageLimits, UserView};
 pub use users::{Access, User, UserKey};
 
 /// Maximum size of a header section in bytes.
@@ -60,10 +65,15 @@ impl Default for Times {
 }
 
 /// A proxy. Clones refer to the same proxy.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Proxy(Arc<Shared>);
 
-#[derive(Debug)]
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     gate: Gate,
     times: Times,
@@ -71,7 +81,13 @@ struct Shared {
     flows: Flows,
     connections: Mutex<BTreeMap<usize, Connection>>,
     denied: Denied,
+    /// Limits how often requests without a user are logged.
+    unknown: OnceAMinute,
+    record: OnceLock<Box<Recorder>>,
 }
+
+/// Takes records of requests that are over. It must not block.
+type Recorder = dyn Fn(&Record) + Send + Sync;
 
 /// Denied targets, each of which is logged only once.
 #[derive(Debug, Default)]
@@ -88,7 +104,6 @@ impl Denied {
 }
 
 /// A proxy's state for one connection, which is listed until this is dropped.
-#[derive(Debug)]
 pub struct Session {
     shared: Arc<Shared>,
     id: usize,
@@ -96,6 +111,8 @@ pub struct Session {
     client: SocketAddr,
     /// The certificate that the client presented.
     shown: Option<Pin>,
+    /// The user of the first request, and when it came.
+    user: OnceLock<(String, Instant)>,
 }
 
 impl Session {
@@ -114,10 +131,28 @@ impl Session {
     pub async fn respond(&self, request: &Request<()>, exchange: ServerExchange) {
         request::respond(self, request, exchange).await;
     }
+
+    /// Logs the user of the first request.
+    fn is_of(&self, user: &str) {
+        self.user.get_or_init(|| {
+            tracing::info!(client = %self.client, user, "connected");
+            (user.to_owned(), Instant::now())
+        });
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if let Some((user, since)) = self.user.get() {
+            let seconds = since.elapsed().as_secs();
+            tracing::info!(client = %self.client, user, seconds, "gone");
+        }
         lock(&self.shared.connections).remove(&self.id);
     }
 }
@@ -132,7 +167,20 @@ impl Proxy {
             flows: Flows::new(Side::Proxy),
             connections: Mutex::default(),
             denied: Denied::default(),
+            unknown: OnceAMinute::default(),
+            record: OnceLock::new(),
         }))
+    }
+
+    /// Passes a record of each request that is over to `take`, which must not block. Only the first
+    /// call has an effect.
+    pub fn record(&self, take: impl Fn(&Record) + Send + Sync + 'static) {
+        let _ = self.0.record.set(Box::new(take));
+    }
+
+    /// Returns what each user has used.
+    pub fn users(&self) -> Vec<UserView> {
+        self.0.gate.rules().usage()
     }
 
     /// Changes the users who have access. Flows continue unless their user has been removed.
@@ -173,6 +221,7 @@ impl Proxy {
             connection: connection.clone(),
             client: connection.remote_address(),
             shown: chain.first().map(|certificate| Pin::of(certificate)),
+            user: OnceLock::new(),
         }
     }
 
@@ -284,10 +333,6 @@ counters! {
         /// Marks of the path from clients that were lost because the datagram had no ECN.
         marks_refused,
     }
-}
-
-fn add(counter: &AtomicU64, more: usize) {
-    counter.fetch_add(more as u64, Ordering::Relaxed);
 }
 
 impl Counters {

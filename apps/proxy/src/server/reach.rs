@@ -21,8 +21,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 
-use super::{Counters, add};
-use crate::flows::Carried;
+use super::usage::Tally;
 use crate::outbound::{self, Refusal};
 use crate::policy::{self, Policy};
 use crate::target::{Host, Target};
@@ -196,12 +195,11 @@ pub(super) async fn relay(
     client: &Connection,
     mut send: TunnelSend,
     mut recv: TunnelRecv,
-    all: &Counters,
-    flow: &Carried,
+    tally: &Tally<'_>,
 ) -> io::Result<()> {
     let relayed = tokio::try_join!(
-        up(&target, client, &mut recv, all, flow),
-        down(&target, &mut send, all, flow),
+        up(&target, client, &mut recv, tally),
+        down(&target, &mut send, tally),
     );
     match relayed {
         Ok(_) => SockRef::from(&target).set_linger(None),
@@ -218,8 +216,7 @@ async fn up(
     target: &TcpStream,
     client: &Connection,
     recv: &mut TunnelRecv,
-    all: &Counters,
-    flow: &Carried,
+    tally: &Tally<'_>,
 ) -> io::Result<()> {
     loop {
         let chunk = tokio::select! {
@@ -231,10 +228,13 @@ async fn up(
             let _ = SockRef::from(target).shutdown(Shutdown::Write);
             return Ok(());
         };
-        add(&all.bytes_up, chunk.len());
-        flow.up.add(chunk.len());
+        tally.up(chunk.len());
+        let writing = async {
+            tally.account.pass(chunk.len()).await;
+            write_all(target, chunk).await
+        };
         tokio::select! {
-            written = flow.up.hand_over(write_all(target, chunk)) => written?,
+            written = tally.flow.up.hand_over(writing) => written?,
             // If the target reads nothing, waiting only for the write would hide a reset forever.
             () = recv.was_reset() => return Err(io::ErrorKind::ConnectionReset.into()),
             () = given_up(client) => return Err(io::ErrorKind::TimedOut.into()),
@@ -261,12 +261,7 @@ async fn write_all(target: &TcpStream, mut data: Bytes) -> io::Result<()> {
 }
 
 /// Relays from the target to the tunnel.
-async fn down(
-    target: &TcpStream,
-    send: &mut TunnelSend,
-    all: &Counters,
-    flow: &Carried,
-) -> io::Result<()> {
+async fn down(target: &TcpStream, send: &mut TunnelSend, tally: &Tally<'_>) -> io::Result<()> {
     let stopped = send.stopped();
     tokio::pin!(stopped);
     let mut size = READ.0;
@@ -283,8 +278,7 @@ async fn down(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
         };
-        add(&all.bytes_down, read);
-        flow.down.add(read);
+        tally.down(read);
         let data = if read * 2 < buffer.capacity() {
             // Copy a small piece, which would otherwise keep the whole buffer until it is
             // acknowledged.
@@ -297,8 +291,12 @@ async fn down(
         } else {
             read.next_power_of_two().clamp(READ.0, size)
         };
+        let sending = async {
+            tally.account.pass(read).await;
+            send.send(data).await
+        };
         tokio::select! {
-            sent = flow.down.hand_over(send.send(data)) => sent?,
+            sent = tally.flow.down.hand_over(sending) => sent?,
             error = broken(target) => return Err(error),
         }
     }

@@ -17,12 +17,14 @@ use pathmark_http3::wire::{
 };
 use pathmark_transport::Ecn;
 use tokio::net::UdpSocket;
+use tokio::time::Instant;
 
+use super::usage::{Recording, Tally};
 use super::users::{Place, Rules};
-use super::{Session, Shared, add, reach};
+use super::{Record, Session, Shared, reach};
 use crate::count;
 use crate::flows::idle::UdpFlow;
-use crate::flows::{Carried, Kind, Listed};
+use crate::flows::{Kind, Listed};
 use crate::outbound::{self, Refusal};
 use crate::payload::{self, Contexts, MOST, Marking, leaving};
 use crate::target::{Target, TargetError};
@@ -30,6 +32,8 @@ use crate::uri::{self, TokenHash};
 
 /// The stream may carry capsules (RFC 9297 section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
+/// Time before the response to an unknown token, which slows down guesses.
+const GUESS: Duration = Duration::from_secs(1);
 const PROXY_STATUS: HeaderName = HeaderName::from_static(outbound::PROXY_STATUS);
 
 /// The flow that a request opens.
@@ -41,9 +45,16 @@ struct Ask {
 
 /// Responds to a request, and relays the flow that it opens until it ends.
 pub(super) async fn respond(session: &Session, request: &Request<()>, exchange: ServerExchange) {
-    count(&session.shared.counters.requests);
-    if let Err(error) = take(session, request, exchange).await {
+    let (shared, began) = (&session.shared, Instant::now());
+    count(&shared.counters.requests);
+    let mut recording = Recording::new(session.client);
+    if let Err(error) = take(session, request, exchange, &mut recording).await {
         tracing::debug!(client = %session.client, %error, "flow ended");
+        let text = || error.to_string();
+        recording.record.error.get_or_insert_with(text);
+    }
+    if let Some(take) = shared.record.get() {
+        take(&recording.end(began.elapsed()));
     }
 }
 
@@ -51,37 +62,58 @@ async fn take(
     session: &Session,
     request: &Request<()>,
     mut exchange: ServerExchange,
+    recording: &mut Recording,
 ) -> Result<(), LinkError> {
+    let record = &mut recording.record;
     let shared = &session.shared;
     let Some(asked) = ask(request) else {
         count(&shared.counters.malformed);
+        record.error = Some("it does not follow HTTP/3".to_owned());
         exchange.reset(codes::MESSAGE_ERROR);
         return Ok(());
     };
+    record.flow = asked
+        .as_ref()
+        .ok()
+        .map(|asked| (asked.kind, asked.target.to_string()));
     let rules = shared.gate.rules();
     let hash = TokenHash::in_request(request.headers());
     let Some(member) = rules.member(hash.as_ref(), session.shown) else {
         count(&shared.counters.unauthorized);
+        if shared.unknown.is_due() {
+            let (client, all) = (session.client, shared.counters.counts().unauthorized);
+            tracing::warn!(%client, all, "a request without token or certificate of a user");
+        }
+        if hash.is_some() {
+            tokio::time::sleep(GUESS).await;
+        }
+        record.error = Some(Refusal::Unauthorized.to_string());
+        record.status = StatusCode::UNAUTHORIZED.as_u16();
         let (status, field) = match asked.map(|asked| asked.kind) {
-            Ok(Kind::Tcp) => (
-                StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-                PROXY_AUTHENTICATE,
-            ),
+            Ok(Kind::Tcp) => {
+                let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+                record.status = status.as_u16();
+                (status, PROXY_AUTHENTICATE)
+            }
             Ok(Kind::Udp) => (StatusCode::UNAUTHORIZED, WWW_AUTHENTICATE),
             Err(_) => return no_files(exchange, request.method()).await,
         };
         let field = (field, HeaderValue::from_static("Bearer"));
         return finish(exchange, status, [field]).await;
     };
+    session.is_of(member.name());
+    record.user = Some(member.name().to_owned());
     let Ask { kind, target } = match asked {
         Ok(asked) => asked,
         Err(status) => {
             count(&shared.counters.malformed);
+            record.status = status.as_u16();
             return finish(exchange, status, []).await;
         }
     };
     let Some(place) = shared.gate.place(&rules, member, kind) else {
-        return refuse(shared, exchange, &Refusal::Busy).await;
+        count(&member.account.counters.refused);
+        return refuse(shared, exchange, &Refusal::Busy, record).await;
     };
     if place.has_evicted {
         count(&shared.counters.udp_evicted);
@@ -93,23 +125,26 @@ async fn take(
     };
     let relaying = async {
         match kind {
-            Kind::Tcp => flow.tcp(exchange, &target).await,
+            Kind::Tcp => flow.tcp(exchange, &target, recording).await,
             Kind::Udp => {
                 let contexts = request.headers().get(&payload::FIELD);
                 let contexts = contexts.and_then(Contexts::read);
-                flow.udp(exchange, &target, contexts).await
+                flow.udp(exchange, &target, contexts, recording).await
             }
         }
     };
-    tokio::select! {
-        ended = relaying => ended,
-        // Dropping the other future resets the flow.
+    // Dropping the first future resets the flow.
+    let why = tokio::select! {
+        ended = relaying => return ended,
         () = place.revoked() => {
             count(&shared.counters.revoked);
-            Ok(())
+            "the user was removed"
         }
-        () = place.evicted() => Ok(()),
-    }
+        () = place.evicted() => "another UDP flow took its place",
+        () = place.account().spent() => "the user's volume of a day is used up",
+    };
+    recording.record.error = Some(why.to_owned());
+    Ok(())
 }
 
 /// Parses the flow that a request opens. If it opens none, returns the status of the response, or
@@ -146,26 +181,40 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    async fn tcp(&self, exchange: ServerExchange, target: &Target) -> Result<(), LinkError> {
+    async fn tcp(
+        &self,
+        exchange: ServerExchange,
+        target: &Target,
+        recording: &mut Recording,
+    ) -> Result<(), LinkError> {
         let (session, rules) = (self.session, self.rules);
         let shared = &session.shared;
         let reached = reach::tcp(target, &rules.access.policy, shared.times.connect).await;
         let stream = match reached {
             Ok(stream) => stream,
-            Err(refusal) => return self.refused(exchange, target, &refusal).await,
+            Err(refusal) => return self.refused(exchange, target, &refusal, recording).await,
         };
+        recording.record.status = StatusCode::OK.as_u16();
         let Some((send, recv)) = accept(exchange, []).await? else {
             return Ok(());
         };
-        count(&shared.counters.tcp_flows);
-        let counters = &shared.counters;
+        let (counters, account) = (&shared.counters, self.place.account());
+        count(&counters.tcp_flows);
+        count(&account.counters.tcp_flows);
         let listed = self.list(Kind::Tcp, target);
+        recording.carried = Some(listed.carried());
         listed.set_stall(send.stall());
         send.start_flow();
         send.set_weight(rules.treatment(target).weight);
         let client = &session.connection;
-        if let Err(error) = reach::relay(stream, client, send, recv, counters, &listed).await {
+        let tally = Tally {
+            all: counters,
+            account,
+            flow: &listed,
+        };
+        if let Err(error) = reach::relay(stream, client, send, recv, &tally).await {
             count(&counters.tcp_resets);
+            recording.record.error = Some(error.to_string());
             let (user, client) = (self.place.user(), session.client);
             tracing::debug!(%client, user, %target, %error, "reset");
         }
@@ -177,6 +226,7 @@ impl Flow<'_> {
         exchange: ServerExchange,
         target: &Target,
         contexts: Option<Contexts>,
+        recording: &mut Recording,
     ) -> Result<(), LinkError> {
         let (shared, rules) = (&self.session.shared, self.rules);
         // Clients can send before they receive the response.
@@ -184,8 +234,9 @@ impl Flow<'_> {
         let reached = reach::udp(target, &rules.access.policy, shared.times.connect).await;
         let socket = match reached {
             Ok(socket) => socket,
-            Err(refusal) => return self.refused(exchange, target, &refusal).await,
+            Err(refusal) => return self.refused(exchange, target, &refusal, recording).await,
         };
+        recording.record.status = StatusCode::OK.as_u16();
         let capsules = (CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
         let marking = Marking::new(Contexts::PROXY, contexts);
         let own = contexts.and_then(|_| Contexts::PROXY.value());
@@ -194,8 +245,11 @@ impl Flow<'_> {
         if let (Some((send, recv)), Some(datagrams), Some(place)) =
             (accepted, datagrams, &self.place.udp)
         {
+            let account = self.place.account();
             count(&shared.counters.udp_flows);
+            count(&account.counters.udp_flows);
             let listed = self.list(Kind::Udp, target);
+            recording.carried = Some(listed.carried());
             let treatment = rules.treatment(target);
             datagrams.set_weight(treatment.weight);
             let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
@@ -203,7 +257,11 @@ impl Flow<'_> {
                 socket: &socket,
                 marking,
                 shared,
-                flow: &listed,
+                tally: Tally {
+                    all: &shared.counters,
+                    account,
+                    flow: &listed,
+                },
                 place,
             };
             out.relay(send, recv, &datagrams, idle).await;
@@ -221,13 +279,16 @@ impl Flow<'_> {
         exchange: ServerExchange,
         target: &Target,
         refusal: &Refusal,
+        recording: &mut Recording,
     ) -> Result<(), LinkError> {
+        count(&self.place.account().counters.refused);
         let (user, client) = (self.place.user(), self.session.client);
         tracing::debug!(%client, user, %target, %refusal, "refused");
         if *refusal == Refusal::Denied && self.session.shared.denied.is_new(target) {
             tracing::warn!(user, %target, "denied: --allow with its address opens it to clients");
         }
-        refuse(&self.session.shared, exchange, refusal).await
+        let record = &mut recording.record;
+        refuse(&self.session.shared, exchange, refusal, record).await
     }
 }
 
@@ -246,9 +307,11 @@ async fn refuse(
     shared: &super::Shared,
     exchange: ServerExchange,
     refusal: &Refusal,
+    record: &mut Record,
 ) -> Result<(), LinkError> {
     shared.counters.refused(refusal);
     let (status, value) = outbound::status_of(refusal);
+    (record.status, record.error) = (status, Some(refusal.to_string()));
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     let value = HeaderValue::from_str(&value).ok();
     finish(exchange, status, value.map(|value| (PROXY_STATUS, value))).await
@@ -286,7 +349,7 @@ struct Out<'a> {
     socket: &'a UdpSocket,
     marking: Marking,
     shared: &'a Shared,
-    flow: &'a Carried,
+    tally: Tally<'a>,
     place: &'a UdpFlow,
 }
 
@@ -299,7 +362,7 @@ impl Out<'_> {
         datagrams: &DatagramFlow,
         idle: Duration,
     ) {
-        self.flow.set_queue(Arc::clone(datagrams.queue()));
+        self.tally.flow.set_queue(Arc::clone(datagrams.queue()));
         tokio::select! {
             () = async { while let Ok((datagram, mark)) = datagrams.receive().await {
                 self.to_target(&datagram, mark).await;
@@ -321,6 +384,7 @@ impl Out<'_> {
         let sent = match self.marking.udp(datagram) {
             Some((ecn, payload)) => {
                 let ecn = leaving(ecn, mark, &counters.marks_refused);
+                self.tally.account.pass(payload.len()).await;
                 outbound::send(self.socket, payload, None, ecn).await
             }
             None => Err(io::ErrorKind::InvalidData.into()),
@@ -329,8 +393,7 @@ impl Out<'_> {
             Ok(bytes) => {
                 self.place.sent();
                 count(&counters.datagrams_up);
-                add(&counters.bytes_up, bytes);
-                self.flow.up.add(bytes);
+                self.tally.up(bytes);
             }
             // Either an ICMP message about an earlier datagram, or this one is too large for the
             // path.
@@ -366,6 +429,7 @@ impl Out<'_> {
             let (length, ecn) = (received.length, received.ecn);
             let (context, ce) = self.marking.contexts(ecn);
             let payload = buffer.get(..length).unwrap_or_default();
+            self.tally.account.pass(length).await;
             let sent = match datagrams.send(context, ce, ecn, payload) {
                 Err(DatagramRefused::TooLong) => {
                     count(&counters.capsules_down);
@@ -379,8 +443,7 @@ impl Out<'_> {
             }
             self.place.answered();
             count(&counters.datagrams_down);
-            add(&counters.bytes_down, length);
-            self.flow.down.add(length);
+            self.tally.down(length);
         }
     }
 }

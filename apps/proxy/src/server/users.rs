@@ -1,11 +1,13 @@
 //! A proxy's users: their tokens and certificates, limits, and revocation.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pathmark_transport::crypto::tls::Pin;
 use tokio::sync::watch;
 
+use super::usage::{Account, UsageLimits, UserView};
 use crate::classes::{Classes, Treatment};
 use crate::flows::Kind;
 use crate::flows::idle::{OnceAMinute, UdpFlow, UdpFlows};
@@ -42,6 +44,10 @@ pub struct Access {
     pub flows_per_user: usize,
     /// Maximum number of TCP flows of all users, and of UDP flows.
     pub flows: usize,
+    /// Limits on the traffic of each user.
+    pub usage: UsageLimits,
+    /// Limits of single users instead of these.
+    pub usage_of: BTreeMap<String, UsageLimits>,
     /// How to treat flows by the ports of their targets.
     pub classes: Classes,
 }
@@ -67,6 +73,7 @@ pub(super) struct Member {
     tcp: AtomicUsize,
     udp: Arc<UdpFlows>,
     revoked: watch::Sender<bool>,
+    pub(super) account: Arc<Account>,
     /// Limits how often reaching a limit is logged.
     told: OnceAMinute,
 }
@@ -106,6 +113,7 @@ impl Gate {
             let new = Rules::new(access, &rules.members);
             for member in &rules.members {
                 if !new.members.iter().any(|kept| Arc::ptr_eq(kept, member)) {
+                    tracing::info!(user = member.user.name, "revoked");
                     member.revoked.send_replace(true);
                 }
             }
@@ -117,10 +125,17 @@ impl Gate {
         self.tcp.load(Ordering::Relaxed) + self.udp.load(Ordering::Relaxed)
     }
 
-    /// Returns a place for a member's flow, or `None` if a limit on TCP flows is reached. UDP flows
-    /// have separate limits, at which the flow that has been idle longest ends in favor of a new
-    /// flow.
+    /// Returns a place for a member's flow, or `None` if the user's volume is used up or a limit on
+    /// TCP flows is reached. UDP flows have separate limits, at which the flow that has been idle
+    /// longest ends in favor of a new flow.
     pub(super) fn place(&self, rules: &Rules, member: &Arc<Member>, kind: Kind) -> Option<Place> {
+        if member.account.left() == Some(0) {
+            if member.told.is_due() {
+                let user = &member.user.name;
+                tracing::warn!(user, "the volume of a day is used up: flows are refused");
+            }
+            return None;
+        }
         let placed = match kind {
             Kind::Tcp => self.tcp(&rules.access, member),
             Kind::Udp => self.udp(rules, member),
@@ -187,8 +202,14 @@ impl Rules {
     fn new(access: Access, before: &[Arc<Member>]) -> Self {
         let members = access.users.iter().map(|user| {
             let same = before.iter().find(|member| member.user == *user);
+            let account = before.iter().find(|member| member.user.name == user.name);
+            let account = account.map(|member| Arc::clone(&member.account));
+            let account = account.unwrap_or_else(|| Arc::new(Account::new()));
+            let limits = access.usage_of.get(&user.name);
+            account.limit(limits.copied().unwrap_or(access.usage));
             same.cloned().unwrap_or_else(|| {
                 Arc::new(Member {
+                    account,
                     user: user.clone(),
                     tcp: AtomicUsize::new(0),
                     udp: UdpFlows::new(),
@@ -201,6 +222,18 @@ impl Rules {
             members: members.collect(),
             access,
         }
+    }
+
+    /// Returns what each user has used.
+    pub(super) fn usage(&self) -> Vec<UserView> {
+        let view = |member: &Arc<Member>| UserView {
+            user: member.user.name.clone(),
+            tcp: member.tcp.load(Ordering::Relaxed),
+            udp: member.udp.count(),
+            volume_left: member.account.left(),
+            counts: member.account.counts(),
+        };
+        self.members.iter().map(view).collect()
     }
 
     pub(super) fn treatment(&self, target: &Target) -> Treatment {
@@ -225,9 +258,19 @@ impl Rules {
     }
 }
 
+impl Member {
+    pub(super) fn name(&self) -> &str {
+        &self.user.name
+    }
+}
+
 impl Place {
     pub(super) fn user(&self) -> &str {
-        &self.member.user.name
+        self.member.name()
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.member.account
     }
 
     /// Waits until the flow must end in favor of another flow.

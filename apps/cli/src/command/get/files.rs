@@ -20,7 +20,7 @@ use super::super::glob;
 use super::super::moving::{self, Moving};
 use super::super::session::Stop;
 use super::super::target::shown;
-use super::{Args, Job, Latest, Session, To, explained, fields, to_name};
+use super::{Args, Job, Latest, Session, To, existing, explained, fields, to_name};
 
 /// Fetches the files of one server.
 pub(super) async fn fetch(
@@ -40,7 +40,7 @@ pub(super) async fn fetch(
     let name = |job: &Job| job.target.name();
     let fetch = async |job: &Job, moving: &Moving<'_>| {
         let name = name(job);
-        let fetched = one(session, job, &headers, moving).await;
+        let fetched = one(session, job, existing(args), &headers, moving).await;
         let fetched = fetched.with_context(|| format!("cannot fetch {name}"))?;
         let (seconds, sha256) = (moving.arrived(), &fetched.sha256);
         latest.borrow_mut().note(seconds, &fetched, &name);
@@ -61,6 +61,7 @@ pub(super) async fn fetch(
 async fn one(
     session: &Session,
     job: &Job,
+    existing: Existing,
     headers: &HeaderMap,
     moving: &Moving<'_>,
 ) -> anyhow::Result<Fetched> {
@@ -69,7 +70,7 @@ async fn one(
     let fetched = match &job.to {
         To::File(path) => {
             let how = Get {
-                existing: Existing::Replace,
+                existing,
                 headers: headers.clone(),
             };
             let tell = |progress| moving.tell(progress);

@@ -14,6 +14,7 @@ use pathmark_http3::client::{Fetched, GetError};
 use pathmark_http3::fields::PathName;
 use pathmark_http3::http::{HeaderMap, HeaderValue};
 use pathmark_http3::resource::is_reserved;
+use pathmark_http3::root::{Existing, KeepError};
 
 use super::client::{ClientArgs, MoveArgs, Session};
 use super::figures::{Figures, Transfer};
@@ -41,6 +42,9 @@ pub(super) struct Args {
     /// names, modes, times and links. Files whose size and time are the same are left as they are
     #[arg(short, long)]
     recursive: bool,
+    /// Replace files that differ from those of the server
+    #[arg(long)]
+    force: bool,
     /// With -r: compare files of the same size by SHA-256, not by time
     #[arg(long, requires = "recursive")]
     checksum: bool,
@@ -78,6 +82,14 @@ enum To {
     Special(PathBuf),
     /// The standard output.
     Out,
+}
+
+const fn existing(args: &Args) -> Existing {
+    if args.force {
+        Existing::Replace
+    } else {
+        Existing::Keep
+    }
 }
 
 /// A target to fetch and its destination.
@@ -260,10 +272,11 @@ pub(super) async fn get(args: Args, stop: Stop) -> Outcome {
                 Err(Failure::Reported) => return Err(Failure::Reported),
             };
             let (lost, moved) = (server.lost(), server.transfer.bytes_down > 0);
+            let now = server.wants_another();
             jobs = left(jobs, &server);
             figures.add(server);
             match lost {
-                Some(why) if attempts.again(&stop, moved, &why).await => figures.forget_lost(),
+                Some(why) if attempts.again(&stop, moved, now, &why).await => figures.forget_lost(),
                 _ => break,
             }
         }
@@ -290,7 +303,7 @@ fn failed(job: &Job) -> (String, String) {
 /// Returns the jobs that another connection could complete. In a directory, files that are
 /// already there stay unchanged.
 fn left(jobs: Vec<Job>, ended: &Figures) -> Vec<Job> {
-    let lost = ended.files.iter().filter(|file| file.lost);
+    let lost = ended.files.iter().filter(|file| file.lost.is_some());
     let lost: BTreeSet<_> = lost.map(|file| file.name.as_str()).collect();
     let is_left = |job: &Job| match job.to {
         To::Tree(_) | To::Matching(_) => !lost.is_empty(),
@@ -405,6 +418,9 @@ fn explained(error: GetError, source: &PathName) -> anyhow::Error {
             if refusal.status.is_redirection() && refusal.detail.ends_with(&directory.encode()) =>
         {
             anyhow!("there is no file of this name, but a directory, which ls lists and -r fetches")
+        }
+        GetError::Keep(KeepError::Exists) => {
+            anyhow!("there is another file of this name already; --force replaces it")
         }
         _ => error.into(),
     }

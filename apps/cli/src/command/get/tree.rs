@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use pathmark_http3::client::{Ended, Fetched, GetError, GetTree, Outcome, Skipped, TreeLimits};
 use pathmark_http3::http::StatusCode;
+use pathmark_http3::root::KeepError;
 
 use super::super::figures::{Figures, FileFigures};
 use super::super::moving::AT_ONCE;
@@ -14,7 +15,7 @@ use super::super::output;
 use super::super::session::{self, Stop};
 use super::super::target::shown;
 use super::super::values::hex;
-use super::{Args, Job, Latest, Session, To, fields};
+use super::{Args, Job, Latest, Session, To, existing, fields};
 
 /// Interval for showing the bytes that have arrived.
 const TICK: Duration = Duration::from_millis(200);
@@ -31,16 +32,18 @@ pub(super) async fn fetch(
 ) -> Latest {
     let started = session::now();
     let asked = args.cc.as_ref().map(ToString::to_string);
-    let arrived = Arc::new(AtomicU64::new(0));
+    let (arrived, found) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let most = TreeLimits::default().places;
     let how = GetTree {
         headers: fields(asked.as_deref()),
+        existing: existing(args),
         checksum: args.checksum,
         limits: TreeLimits {
             entries: args.max_entries,
             places: most.min(args.moving.at_once(AT_ONCE) * LARGE),
         },
         arrived: Arc::clone(&arrived),
+        found: Arc::clone(&found),
     };
     let mut latest = Latest::default();
     let bars = output::bars(args.moving.quiet);
@@ -51,13 +54,15 @@ pub(super) async fn fetch(
         let name = job.target.name();
         let bar = output::count_bar(&bars, &name);
         let path = job.target.path.clone().unwrap_or_default();
-        let mut printed = Ok(());
+        let (mut printed, mut entries) = (Ok(()), 0_u64);
         let fetching = session
             .client
             .get_tree(&path, directory, how.clone(), |ended| {
-                bar.inc(1);
+                entries += 1;
+                bar.set_message(entries.to_string());
                 let seconds = started.elapsed().as_secs_f64();
-                let said = note(args, figures, &mut latest, seconds, ended);
+                // A line must not be on that of the bar.
+                let said = bar.suspend(|| note(args, figures, &mut latest, seconds, ended));
                 if printed.is_ok() {
                     printed = said;
                 }
@@ -66,7 +71,9 @@ pub(super) async fn fetch(
             let mut ticks = tokio::time::interval(TICK);
             loop {
                 ticks.tick().await;
-                bar.set_message(output::size(arrived.load(Ordering::Relaxed)));
+                let [moved, found] = [&arrived, &found].map(|bytes| bytes.load(Ordering::Relaxed));
+                bar.set_length(found);
+                bar.set_position(moved);
             }
         };
         let ended = tokio::select! {
@@ -138,6 +145,9 @@ fn explained(error: GetError, is_directory: bool) -> anyhow::Error {
     match error {
         GetError::Refused(refusal) if is_directory && refusal.status == StatusCode::NOT_FOUND => {
             anyhow!("the server has no directory of this name; without -r get fetches a file")
+        }
+        GetError::Keep(KeepError::Exists) => {
+            anyhow!("it is there already and differs; --force replaces it")
         }
         GetError::TooMany(error) => anyhow!("{error}, or raise --max-entries"),
         error => error.into(),

@@ -1,13 +1,15 @@
 //! A proxy's configuration, its users, and their URIs.
 
 use std::cell::Cell;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use pathmark::TransportConfig;
 use pathmark_http3::wire::ALPN;
+use pathmark_proxy::flows::Kind;
 use pathmark_proxy::policy::Policy;
 use pathmark_proxy::server::config::{Config, Credential};
 use pathmark_proxy::server::{Access, Proxy, config};
@@ -18,8 +20,10 @@ use serde::Serialize;
 
 use super::super::control::Control;
 use super::super::identity::{Identity, read, read_or_make};
+use super::super::operator::AccessLog;
+use super::super::session;
 use super::super::values::{Algorithms, Listen};
-use super::super::{Failure, Outcome, values};
+use super::super::{Failure, Outcome, output, values};
 use super::status::ProxyStatus;
 use super::{Args, carry_flows, change, keep, print};
 
@@ -39,6 +43,8 @@ pub(super) struct Loaded {
     pub(super) users: Vec<(String, Credential)>,
     pub(super) listen: Listen,
     pub(super) cc: Option<Algorithms>,
+    /// Whether the file of tokens was made now.
+    pub(super) is_new: bool,
 }
 
 impl Loaded {
@@ -60,6 +66,7 @@ impl Loaded {
             .as_ref()
             .map(|(laws, line)| values::algorithms(laws).map_err(|what| at(*line, what)));
         Ok(Self {
+            is_new: make && !config.tokens.exists(),
             users: users(Some(&config.tokens), make)?,
             cc: cc.transpose()?,
             listen,
@@ -80,8 +87,11 @@ impl Loaded {
             deny: Vec::new(),
         };
         let tokens = args.token_file.clone().unwrap_or_default();
+        let mut config = Config::new(tokens, policy);
+        config.access_log.clone_from(&args.access_log);
         Ok(Self {
-            config: Config::new(tokens, policy),
+            is_new: make && args.token_file.as_ref().is_some_and(|file| !file.exists()),
+            config,
             users: users(args.token_file.as_deref(), make)?,
             cc: None,
             listen,
@@ -109,6 +119,50 @@ impl Loaded {
             Ok(identity)
         }
     }
+}
+
+/// A request in the access log.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    /// When it ended, in seconds since 1970-01-01 UTC.
+    time: f64,
+    user: Option<&'a str>,
+    client: SocketAddr,
+    kind: Option<Kind>,
+    target: Option<&'a str>,
+    status: u16,
+    bytes_up: u64,
+    bytes_down: u64,
+    seconds: f64,
+    error: Option<&'a str>,
+}
+
+/// Writes the proxy's requests to the access log, if there is one.
+pub(super) fn log(proxy: &Proxy, config: &Config) -> Result<Option<AccessLog>, Failure> {
+    let log = config.access_log.as_deref().map(AccessLog::open);
+    let log = log.transpose().map_err(Failure::usage)?;
+    if let Some(log) = log.clone() {
+        proxy.record(move |record| {
+            let (kind, target) = record
+                .flow
+                .as_ref()
+                .map(|(kind, to)| (*kind, to.as_str()))
+                .unzip();
+            log.log(&Line {
+                time: session::unix_time().as_secs_f64(),
+                user: record.user.as_deref(),
+                client: record.client,
+                kind,
+                target,
+                status: record.status,
+                bytes_up: record.bytes_up,
+                bytes_down: record.bytes_down,
+                seconds: record.took.as_secs_f64(),
+                error: record.error.as_deref(),
+            });
+        });
+    }
+    Ok(log)
 }
 
 /// Returns true if clients should be asked for certificates.
@@ -176,6 +230,23 @@ pub(super) fn uris(
     Ok(uris.collect())
 }
 
+/// Writes the URI of the first user next to its new token, as `tunnel --uri-file` reads it.
+pub(super) fn hand_out(tokens: &Path, uris: &[NamedUri]) -> Outcome {
+    let (path, uri) = (tokens.with_file_name("proxy.uri"), uris.first());
+    let uri = uri
+        .map(|named| format!("{}\n", named.uri))
+        .unwrap_or_default();
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.write(true).create_new(true).mode(0o600).open(&path);
+    let written = opened.and_then(|mut file| file.write_all(uri.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    output::note!(
+        "{} has the URI that clients need: pathmark tunnel --uri-file",
+        path.display()
+    );
+    Ok(())
+}
+
 /// Returns the address for clients. If the proxy listens on all addresses, this is the address of
 /// the default route, if there is one. No packet is sent to the documentation address.
 fn reachable(address: IpAddr) -> IpAddr {
@@ -197,6 +268,7 @@ pub(in super::super) struct Joined {
     config: Config,
     users: Vec<(String, Credential)>,
     certificates: Cell<bool>,
+    log: Option<AccessLog>,
     pub(in super::super) proxy: Proxy,
 }
 
@@ -205,9 +277,11 @@ impl Joined {
     /// server.
     pub(in super::super) fn load(path: &Path) -> Result<Self, Failure> {
         let (config, users) = configured(path, true)?;
+        let proxy = Proxy::new(config.access(&users), config.times);
         Ok(Self {
             path: path.to_owned(),
-            proxy: Proxy::new(config.access(&users), config.times),
+            log: log(&proxy, &config)?,
+            proxy,
             config,
             certificates: Cell::new(have_certificates(&users)),
             users,
@@ -226,6 +300,9 @@ impl Joined {
 
     /// Reloads the configuration.
     pub(in super::super) fn reload(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
         match configured(&self.path, false) {
             Ok((config, users)) => {
                 self.certificates.set(have_certificates(&users));

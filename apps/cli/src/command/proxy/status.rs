@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use pathmark::Connection;
 use pathmark_proxy::flows::FlowView;
-use pathmark_proxy::server::{Counts, Proxy};
+use pathmark_proxy::server::{Counts, Proxy, UserCounts, UserView};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,8 +40,12 @@ struct State {
     listening: SocketAddr,
     connections: Vec<Client>,
     counts: Counts,
+    users: Vec<UserView>,
     flows: Vec<FlowView>,
 }
+
+/// A user's total in a metric.
+type Of = fn(&UserCounts) -> u64;
 
 /// A client's connection.
 #[derive(Debug, Serialize)]
@@ -63,6 +67,7 @@ impl Shown for ProxyStatus {
             listening: self.listening,
             connections: self.proxy.connections().iter().map(client).collect(),
             counts: self.proxy.counts(),
+            users: self.proxy.users(),
             flows: self.proxy.open_flows().view(),
         };
         serde_json::to_string(&state).unwrap_or_default()
@@ -103,6 +108,37 @@ impl Shown for ProxyStatus {
                 "Marks of the path for datagrams without ECN." = counts.marks_refused;
         }
         out.queues(&self.proxy.open_flows().queues());
+        let users = self.proxy.users();
+        let of_users: [(&str, &str, Of); 5] = [
+            ("user_tcp_flows_total", "TCP flows by user.", |counts| {
+                counts.tcp_flows
+            }),
+            ("user_udp_flows_total", "UDP flows by user.", |counts| {
+                counts.udp_flows
+            }),
+            (
+                "user_refused_total",
+                "Refused requests by user.",
+                |counts| counts.refused,
+            ),
+            (
+                "user_up_bytes_total",
+                "Bytes to targets by user.",
+                |counts| counts.bytes_up,
+            ),
+            (
+                "user_down_bytes_total",
+                "Bytes from targets by user.",
+                |counts| counts.bytes_down,
+            ),
+        ];
+        let label = |view: &UserView| format!("{{user=\"{}\"}}", view.user);
+        for (name, help, of) in of_users {
+            let values = users.iter().map(|view| (label(view), of(&view.counts)));
+            out.metric(name, help, values);
+        }
+        let open = users.iter().map(|view| (label(view), view.tcp + view.udp));
+        out.metric("user_flows", "Open flows by user.", open);
         out.into_text()
     }
 
@@ -139,6 +175,21 @@ pub(in super::super) fn table(state: &Value) -> String {
         counts["udp_evicted"],
         counts["datagrams_dropped"]
     );
+    for user in state["users"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            out,
+            "user       {}: {} TCP and {} UDP flows open, {} and {} so far, {} refused, {} bytes \
+             up, {} down",
+            user["user"].as_str().unwrap_or_default(),
+            user["tcp"],
+            user["udp"],
+            user["tcp_flows"],
+            user["udp_flows"],
+            user["refused"],
+            user["bytes_up"],
+            user["bytes_down"]
+        );
+    }
     flow_lines(&mut out, state);
     out
 }

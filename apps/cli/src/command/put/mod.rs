@@ -145,8 +145,9 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
             other => other?,
         };
         let (lost, moved) = (attempt.lost(), attempt.sent > 0);
+        let now = attempt.wants_another();
         if !args.recursive {
-            let failed = attempt.files.iter().filter(|file| file.lost);
+            let failed = attempt.files.iter().filter(|file| file.lost.is_some());
             let names: BTreeSet<_> = failed.map(|file| file.name.as_str()).collect();
             // The standard input can't be read again.
             let is_left = |path: &PathBuf, name: &PathName| {
@@ -156,7 +157,7 @@ pub(super) async fn put(args: Args, stop: Stop) -> Outcome {
         }
         figures.add(attempt);
         match lost {
-            Some(why) if !files.is_empty() && attempts.again(&stop, moved, &why).await => {
+            Some(why) if !files.is_empty() && attempts.again(&stop, moved, now, &why).await => {
                 figures.forget_lost();
             }
             _ => break,

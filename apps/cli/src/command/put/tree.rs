@@ -64,7 +64,7 @@ pub(super) async fn store(
     figures: &mut Figures,
 ) {
     let started = session::now();
-    let sent = Arc::new(AtomicU64::new(0));
+    let (sent, found) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let most = TreeLimits::default();
     let how = PutTree {
         existing,
@@ -74,19 +74,23 @@ pub(super) async fn store(
             ..most
         },
         sent: Arc::clone(&sent),
+        found: Arc::clone(&found),
     };
     let bars = output::bars(args.moving.quiet);
     for (directory, there) in directories {
         let name = shown(there);
         let bar = output::count_bar(&bars, &name);
-        let mut printed = Ok(());
+        let (mut printed, mut entries) = (Ok(()), 0_u64);
         let storing = session
             .client
             .put_tree(directory, there, how.clone(), |ended| {
-                bar.inc(1);
-                bar.set_message(output::size(sent.load(Ordering::Relaxed)));
+                entries += 1;
+                bar.set_message(entries.to_string());
+                let [moved, found] = [&sent, &found].map(|bytes| bytes.load(Ordering::Relaxed));
+                bar.set_length(found);
+                bar.set_position(moved);
                 let seconds = started.elapsed().as_secs_f64();
-                let said = note(args, figures, seconds, existing, ended);
+                let said = bar.suspend(|| note(args, figures, seconds, existing, ended));
                 if printed.is_ok() {
                     printed = said;
                 }

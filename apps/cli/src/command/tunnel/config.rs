@@ -258,7 +258,9 @@ impl Listeners {
 fn is_loop(forward: &Forward, proxy: Option<&ProxyUri>) -> bool {
     let address_of = |host: &Host| match host {
         Host::Address(address) => Some(address.to_canonical()),
-        Host::Name(name) if name == "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        Host::Name(name) if name == "localhost" || is_own_name(name) => {
+            Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
+        }
         Host::Name(_) => None,
     };
     let (Some(target), port) = (address_of(&forward.target.host), forward.target.port) else {
@@ -280,6 +282,17 @@ fn is_loop(forward: &Forward, proxy: Option<&ProxyUri>) -> bool {
         host.is_some_and(is_own)
     };
     is_bound && (!target.is_loopback() || is_here())
+}
+
+/// Returns true for the name of this host, with or without its domain.
+fn is_own_name(name: &str) -> bool {
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let (own, name) = (own.trim(), name.trim_end_matches('.'));
+    let short = own.split('.').next().unwrap_or_default();
+    !own.is_empty()
+        && [own, short]
+            .iter()
+            .any(|own| name.eq_ignore_ascii_case(own))
 }
 
 /// Returns the given URI, or reads it from a file.
@@ -386,6 +399,8 @@ mod tests {
             ("*:8080:127.0.0.1:8080", here, true),
             ("0.0.0.0:8080:[::ffff:127.0.0.1]:8080", here, true),
             ("192.0.2.9:8080:192.0.2.9:8080", there, true),
+            ("*:8080:[::1]:8080", "OWN:4433", true),
+            ("8080:OWN:8080", "OWN:4433", true),
             // The loopback of the proxy's host.
             ("8080:localhost:8080", there, false),
             ("8080:127.0.0.1:8080", "example.org:4433", false),
@@ -394,6 +409,9 @@ mod tests {
             ("*:8080:192.0.2.9:8080", here, false),
             ("8080:example.org:8080", here, false),
         ] {
+            let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+            let forward = forward.replace("OWN", own.trim());
+            let proxy = proxy.replace("OWN", own.trim());
             let listeners = Listeners {
                 forward: vec![forward.parse().unwrap()],
                 ..Listeners::default()

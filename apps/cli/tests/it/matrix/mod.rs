@@ -274,19 +274,19 @@ fn the_permission_to_write_is_lost() {
     .run();
 }
 
-/// `get` replaces a link as it replaces a file; `put` never replaces a link, not even with
-/// `--force`.
+/// With `--force`, `get` replaces a link as it replaces a file; `put` never replaces a link.
 #[test]
 fn a_symbolic_link_gets_the_name() {
     let row = Row {
         befalls: |bed, _| bed.plant_link(),
+        get: End::Kept("--force"),
         put: End::Kept("a link"),
         ..ROW
     };
-    row.run();
-    Row {
+    let forced = Row {
         more: &["--force"],
+        get: End::Done,
         ..row
-    }
-    .cell(Way::Put);
+    };
+    at_once([row, forced], Row::run);
 }

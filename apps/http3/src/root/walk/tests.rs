@@ -175,3 +175,23 @@ fn links_behind_a_prefix_stay_beneath_it() {
     assert_eq!((depth("/own/new"), depth("/own/sub/new")), (0, 1));
     assert!(at("disk/new").is_dir());
 }
+
+/// A server of a link serves the directory to which the link leads now.
+#[test]
+fn a_switched_link_leads_to_the_new_directory() {
+    let here = tempfile::tempdir().unwrap();
+    let link = here.path().join("current");
+    for version in ["one", "two"] {
+        fs::create_dir(here.path().join(version)).unwrap();
+        fs::write(here.path().join(version).join("file"), version).unwrap();
+    }
+    symlink("one", &link).unwrap();
+    let root = Root::open(&link).unwrap();
+    assert_eq!(find(&root, "/file").unwrap(), "one");
+    symlink("two", here.path().join("next")).unwrap();
+    fs::rename(here.path().join("next"), &link).unwrap();
+    assert_eq!(find(&root, "/file").unwrap(), "two");
+    // Without a name, it still serves the last one.
+    fs::remove_file(&link).unwrap();
+    assert_eq!(find(&root, "/file").unwrap(), "two");
+}

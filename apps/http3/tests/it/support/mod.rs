@@ -5,7 +5,6 @@ pub(crate) mod house;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -15,7 +14,7 @@ use pathmark_http3::client::{Client, ClientLimits, Ended, GetError, GetTree, Out
 use pathmark_http3::fields::PathName;
 use pathmark_http3::origin::{Limits, Origin};
 use pathmark_http3::plan::{PutRights, Rules};
-use pathmark_http3::root::Root;
+use pathmark_http3::root::{Existing, Root};
 use pathmark_http3::wire::{ALPN, ClientLink, ServerLink};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
@@ -214,12 +213,14 @@ pub(crate) async fn fetch_tree(
 ) -> (Result<(), GetError>, Fetched) {
     let how = GetTree {
         headers: HeaderMap::new(),
+        existing: Existing::Replace,
         checksum,
         limits: TreeLimits {
             entries: 10_000,
             ..TreeLimits::default()
         },
-        arrived: Arc::new(AtomicU64::new(0)),
+        arrived: Arc::default(),
+        found: Arc::default(),
     };
     let (mut all, from) = (Vec::new(), path(from));
     let fetching = client.get_tree(&from, target, how, |Ended { path, outcome }| {

@@ -53,6 +53,12 @@ fn faults_have_their_line() {
             "allow = [\n'10.0.0.0/8',\n'x']",
             "/etc/p.toml:5: `x` is no prefix",
         ),
+        (
+            "deny = ['10.0.0.1/8']",
+            "/etc/p.toml:3: `10.0.0.1/8` is no prefix",
+        ),
+        ("[user.a]\nrate = 0", "/etc/p.toml:4: "),
+        ("[user.a]\nrates = 1", "/etc/p.toml:4: unknown field"),
         ("cert = 'x'", "`cert` and `key` go together"),
         ("name = ", "/etc/p.toml:3: "),
     ] {
