@@ -8,6 +8,7 @@
 //! rights = ["get", "list", "put", "overwrite"]
 //! prefix = "cameras/1"             # the directory to which it is confined
 //! quota = "10GB"                   # bytes of all files in it
+//! files = 10000                    # number of all files, links and directories in it
 //! rate = "2MB"                     # per second, both directions together
 //! ```
 
@@ -54,6 +55,7 @@ struct Entry {
     rights: Vec<Right>,
     prefix: Option<String>,
     quota: Option<String>,
+    files: Option<u64>,
     rate: Option<String>,
 }
 
@@ -287,16 +289,16 @@ impl Client {
                 .transpose()
                 .map_err(|why| anyhow!(why))
         };
-        let quota = bytes(&entry.quota)?.map(|most| {
+        let quota = bytes(&entry.quota)?.or(entry.files.and(Some(u64::MAX)));
+        let quota = quota.map(|most| {
             let mut beneath = directory.to_owned();
             for name in &prefix {
                 use std::os::unix::ffi::OsStrExt;
                 beneath.push(std::ffi::OsStr::from_bytes(name));
             }
-            Arc::new(Quota::new(
-                most,
-                used(&beneath, DEPTH).saturating_add(unfinished(&beneath)),
-            ))
+            let (bytes, files) = used(&beneath, DEPTH);
+            let quota = Quota::new(most, bytes.saturating_add(unfinished(&beneath)));
+            Arc::new(quota.with_files(entry.files.unwrap_or(u64::MAX), files))
         });
         let pace = match bytes(&entry.rate)? {
             Some(0..1000) => bail!("its rate is below 1kB per second"),
@@ -345,30 +347,32 @@ fn unfinished(directory: &Path) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Returns the bytes of all files in a directory, ignoring unreadable files.
-fn used(directory: &Path, depth: usize) -> u64 {
+/// Returns the bytes of all files in a directory, ignoring unreadable files, and the number of its
+/// entries.
+fn used(directory: &Path, depth: usize) -> (u64, u64) {
     use std::os::unix::ffi::OsStrExt;
     let entries = open_directory(directory).and_then(Entries::of);
     let (Ok(mut entries), true) = (entries, depth > 0) else {
-        return 0;
+        return (0, 0);
     };
-    let mut bytes: u64 = 0;
+    let (mut bytes, mut files) = (0_u64, 0_u64);
     while let Ok(piece) = entries.next_piece()
         && !piece.is_empty()
     {
         for entry in piece {
-            let own = match entry.stat.kind {
-                pathmark_http3::resource::Kind::File => entry.stat.size,
+            let (own, inside) = match entry.stat.kind {
+                pathmark_http3::resource::Kind::File => (entry.stat.size, 0),
                 pathmark_http3::resource::Kind::Directory => {
                     let name = std::ffi::OsStr::from_bytes(&entry.name);
                     used(&directory.join(name), depth - 1)
                 }
-                _ => 0,
+                _ => (0, 0),
             };
             bytes = bytes.saturating_add(own);
+            files += inside + 1;
         }
     }
-    bytes
+    (bytes, files)
 }
 
 #[cfg(test)]

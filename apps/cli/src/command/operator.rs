@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use pathmark::Connection;
@@ -254,6 +255,8 @@ impl Steward for Operator {
 
 /// Maximum number of waiting lines.
 const WAITING: usize = 4096;
+/// Maximum time to wait for the last lines.
+const SETTLE: Duration = Duration::from_secs(1);
 /// The name of the standard output.
 const OUT: &str = "-";
 
@@ -282,6 +285,8 @@ pub(super) struct Line<'a> {
 enum Message {
     Line(String),
     Reopen,
+    /// All lines before this one are written.
+    Settle(SyncSender<()>),
 }
 
 /// The access log.
@@ -318,6 +323,14 @@ impl AccessLog {
         }
     }
 
+    /// Waits until all lines are written, unless the disk takes them too slowly.
+    pub(super) fn settle(&self) {
+        let (tell, settled) = sync_channel(1);
+        if self.lines.try_send(Message::Settle(tell)).is_ok() {
+            let _ = settled.recv_timeout(SETTLE);
+        }
+    }
+
     /// Reopens the file by its name, after the previous one was moved away.
     pub(super) fn reopen(&self) {
         // If the queue is full, the thread continues with the old file.
@@ -345,9 +358,16 @@ fn write(
 ) {
     let (mut file, mut failing) = (Some(opened), false);
     while let Ok(message) = messages.recv() {
-        let Message::Line(line) = message else {
-            file = None;
-            continue;
+        let line = match message {
+            Message::Line(line) => line,
+            Message::Reopen => {
+                file = None;
+                continue;
+            }
+            Message::Settle(tell) => {
+                let _ = tell.try_send(());
+                continue;
+            }
         };
         let out = match file.as_mut() {
             Some(out) => Ok(out),

@@ -221,6 +221,9 @@ async fn serve(args: Args, stop: Stop) -> Outcome {
         }
     })
     .await;
+    if let Some(log) = &log {
+        log.settle();
+    }
     // Wait so that the socket is removed.
     serving.abort();
     let _ = serving.await;

@@ -196,6 +196,12 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         }
         None => session::serve(&endpoint, session::HTTP3, accepting, &stop).await,
     }
+    if let Some(log) = &house.log {
+        log.settle();
+    }
+    if let Some(joined) = &joined {
+        joined.settle();
+    }
     if let Some(status) = status {
         // Wait so that the socket is removed.
         status.abort();

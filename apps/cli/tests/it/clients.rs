@@ -23,6 +23,7 @@ token-env = "WRITER"
 rights = ["put"]
 prefix = "in"
 quota = "1kB"
+files = 2
 
 [[client]]
 name = "anyone"
@@ -118,6 +119,9 @@ fn each_client_has_the_rights_of_its_token() {
     refused(&house.put(100, "in/b", "take-this-to-the-store"), "--force");
     json(&house.put(400, "in/c", "take-this-to-the-store"));
     assert!(house.offered.path().join("in/c").exists());
+    // A third file is too many, even without content.
+    let third = house.put(0, "in/d", "take-this-to-the-store");
+    refused(&third, "store no more");
     assert_eq!(house.get(Some("two words")).status.code(), Some(2));
 }
 

@@ -271,11 +271,25 @@ async fn each_request_is_a_line_of_the_access_log() {
         write_private(path("tokens"), &format!("b {TOKEN}b\n"));
         server.process.signal(Signal::SIGHUP);
         server.logged("revoked", 20);
+        server.logged("read again", 20);
         assert!(read.read_u8().await.is_err());
         let lines = lines_of(&path("log"), 1).await;
         assert_eq!(lines[0]["error"], "the user was removed");
+
+        // A flow that ends with the proxy is a line, too.
+        write_private(path("tokens"), &format!("c {TOKEN}a\n"));
+        server.process.signal(Signal::SIGHUP);
+        server.logged("read again", 20);
+        let (mut read, mut write) = first.tcp(&to).await.unwrap();
+        write.write_all(b"last").await.unwrap();
+        read.read_exact(&mut [0; 4]).await.unwrap();
         server.process.signal(Signal::SIGTERM);
         server.logged("gone", 20);
+        let mut process = server.process;
+        assert!(process.0.wait().unwrap().success());
+        let lines = lines_of(&path("log"), 2).await;
+        let last = lines.last().unwrap();
+        assert_eq!((&last["user"], &last["bytes_up"]), (&"c".into(), &4.into()));
     })
     .await;
 }

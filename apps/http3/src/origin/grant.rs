@@ -26,7 +26,7 @@ pub struct Grant {
     pub quota: Option<Arc<Quota>>,
 }
 
-/// A limit on the total bytes of files.
+/// A limit on the total bytes of files, and on their number.
 #[derive(Debug)]
 pub struct Quota(Mutex<Budget>);
 
@@ -37,6 +37,9 @@ struct Budget {
     stored: u64,
     /// Bytes reserved by current requests.
     reserved: u64,
+    most_files: u64,
+    /// Number of files, links and directories.
+    files: u64,
 }
 
 /// Part of a quota reserved for an arriving file. Dropping it frees the bytes.
@@ -63,6 +66,11 @@ impl Grant {
             bytes: 0,
         };
         reservation.grow_to(bytes).then_some(reservation)
+    }
+
+    /// Counts a new file, link or directory, or returns false if there are too many.
+    pub(super) fn add_file(&self) -> bool {
+        self.quota.as_ref().is_none_or(|quota| quota.add_file())
     }
 
     /// Releases the bytes of removed files.
@@ -119,21 +127,45 @@ impl Quota {
             most,
             stored,
             reserved: 0,
+            most_files: u64::MAX,
+            files: 0,
         }))
+    }
+
+    /// Limits the number of files, of which there are already `files`.
+    #[must_use]
+    pub fn with_files(self, most: u64, files: u64) -> Self {
+        {
+            let mut budget = lock(&self.0);
+            (budget.most_files, budget.files) = (most, files);
+        }
+        self
     }
 
     /// Adopts the limit and the counted bytes of another quota. While requests are active, this
     /// quota keeps its own count, because their files may be counted in part.
     pub fn renew(&self, counted: &Self) {
-        let (most, stored) = {
+        let (most, stored, most_files, files) = {
             let counted = lock(&counted.0);
-            (counted.most, counted.stored)
+            (
+                counted.most,
+                counted.stored,
+                counted.most_files,
+                counted.files,
+            )
         };
         let mut budget = lock(&self.0);
-        budget.most = most;
+        (budget.most, budget.most_files) = (most, most_files);
         if budget.reserved == 0 {
-            budget.stored = stored;
+            (budget.stored, budget.files) = (stored, files);
         }
+    }
+
+    fn add_file(&self) -> bool {
+        let mut budget = lock(&self.0);
+        let fits = budget.files < budget.most_files;
+        budget.files += u64::from(fits);
+        fits
     }
 
     fn reserve(&self, bytes: u64) -> bool {

@@ -411,6 +411,9 @@ fn place(
             Some(_) => Existing::Replace,
             None => Existing::Keep,
         };
+        if there.is_none() && !grant.add_file() {
+            return Err(over_quota());
+        }
         let placed = draft.place(name, existing).map_err(unkept)?;
         Ok((placed, there.map(|there| there.size)))
     };

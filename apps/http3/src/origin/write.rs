@@ -256,7 +256,15 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
     let (directory, depth) = shared.root.parent_at(&ask.path, prefix, true)?;
     let _held = lock(&shared.commits);
     let there = names_stat(directory.as_fd(), name)?;
+    let may_add = || {
+        if there.is_some() || grant.add_file() {
+            Ok(())
+        } else {
+            Err(over_quota())
+        }
+    };
     let Some(target) = &field.link else {
+        may_add()?;
         // The last name of the path is created like those before it.
         let inside = PathName {
             names: [ask.path.names.as_slice(), &[b"x".to_vec()]].concat(),
@@ -275,6 +283,7 @@ pub(super) fn entry(shared: &Shared, grant: &Grant, ask: &Ask) -> Result<Reply, 
     let own = target_of(directory.as_fd(), name)?;
     let same = own.as_ref().is_some_and(|own| own == target);
     plan::before_link(ask, &grant.rules, there.as_ref(), same, now())?;
+    may_add()?;
     let modified = attributes.modified;
     make_link(directory.as_fd(), name, target, modified)?;
     Ok(created(there.is_none()))

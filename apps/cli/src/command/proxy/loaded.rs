@@ -298,6 +298,13 @@ impl Joined {
         carry_flows(transport);
     }
 
+    /// Waits until the access log is written.
+    pub(in super::super) fn settle(&self) {
+        if let Some(log) = &self.log {
+            log.settle();
+        }
+    }
+
     /// Reloads the configuration.
     pub(in super::super) fn reload(&self) {
         if let Some(log) = &self.log {
