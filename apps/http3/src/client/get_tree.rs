@@ -44,7 +44,11 @@ pub struct GetTree {
 }
 
 /// A local directory.
-struct Folder(Arc<OwnedFd>);
+struct Folder {
+    directory: Arc<OwnedFd>,
+    /// Names of the files to fetch that are there already.
+    there: BTreeSet<Vec<u8>>,
+}
 
 /// State shared by all tasks.
 struct Shared {
@@ -175,15 +179,23 @@ impl Direction for Shared {
                 return Err(GetError::Response("it lists a name twice"));
             }
             let mut found = Found {
-                folder: Folder(Arc::clone(&directory)),
+                folder: Folder {
+                    directory: Arc::clone(&directory),
+                    there: BTreeSet::new(),
+                },
                 entries: Vec::new(),
                 kept: 0,
                 unfit: Vec::new(),
             };
             for entry in entries {
                 match shared.wanted(&directory, &entry) {
-                    Ok(true) => found.entries.push(entry),
-                    Ok(false) => found.kept += 1,
+                    Ok(Some(is_there)) => {
+                        if is_there {
+                            found.folder.there.insert(entry.name.clone());
+                        }
+                        found.entries.push(entry);
+                    }
+                    Ok(None) => found.kept += 1,
                     Err(error) => {
                         found.kept += 1;
                         found.unfit.push((entry.name, error));
@@ -247,14 +259,15 @@ pub(super) async fn already(
 }
 
 impl Shared {
-    /// Returns false for a file that is already there.
-    fn wanted(&self, directory: &OwnedFd, entry: &Listed) -> Result<bool, GetError> {
+    /// Returns whether an entry to fetch is there with another size or time. A file that is
+    /// unchanged isn't fetched.
+    fn wanted(&self, directory: &OwnedFd, entry: &Listed) -> Result<Option<bool>, GetError> {
         if is_reserved(&entry.name) {
             let why = "the name is one of those of unfinished files, which no server sends";
             return Err(GetError::Name(why.to_owned()));
         }
         if entry.kind != Kind::File {
-            return Ok(true);
+            return Ok(Some(false));
         }
         match look(directory.as_fd(), &entry.name)? {
             Some(there) if there.kind == Kind::Directory => {
@@ -264,9 +277,9 @@ impl Shared {
             Some(there) if !self.how.checksum && is_unchanged(&there, entry) => {
                 let wanted = self.tree.allowed(attributes(entry));
                 set_bits(directory.as_fd(), &entry.name, &there, wanted)?;
-                Ok(false)
+                Ok(None)
             }
-            _ => Ok(true),
+            there => Ok(Some(there.is_some())),
         }
     }
 
@@ -278,14 +291,15 @@ impl Shared {
         headers: &HeaderMap,
     ) -> Result<Outcome<Fetched>, GetError> {
         let place = Place {
-            directory: Arc::clone(&folder.0),
+            directory: Arc::clone(&folder.directory),
             name: file.name.clone(),
             existing: self.how.existing,
             attributes: self.tree.allowed(attributes(file)),
             length: Some(file.size),
         };
         let compares = self.how.checksum || self.how.existing == Existing::Keep;
-        if compares && self.is_same(path, &place).await? {
+        let is_there = folder.there.contains(&file.name);
+        if is_there && compares && self.is_same(path, &place).await? {
             return Ok(Outcome::Unchanged(1));
         }
         if file.size <= crate::client::get::MAX {
