@@ -133,6 +133,24 @@ impl Transfer {
         }
     }
 
+    /// Reports which limits held back the sender, and what to do about it.
+    fn explain(&self, sender: &SenderReport) {
+        let ruled = self.controllers.as_ref().map(Controllers::explain);
+        for (what, text) in [
+            ("bounded", sender.explain()),
+            ("ruled", ruled.unwrap_or_default()),
+        ] {
+            if !text.is_empty() {
+                output::note!("{what} by: {text}");
+            }
+        }
+        let verdict = self.account(sender).verdict();
+        // A full link is no fault.
+        if !matches!(verdict.cause, "router" | "window" | "unknown") {
+            output::note!("note: {}: {}", verdict.because, verdict.next);
+        }
+    }
+
     /// Reports on stderr how the transfer went and which limits held back the sender.
     pub(super) fn tell(&self, sender: Option<&SenderReport>) {
         for (bytes, rate, direction) in [
@@ -147,22 +165,9 @@ impl Transfer {
                 );
             }
         }
-        let bounds = sender.map(SenderReport::explain).unwrap_or_default();
-        if !bounds.is_empty() {
-            output::note!("bounded by: {bounds}");
-        }
-        if let Some(controllers) = &self.controllers {
-            let ruled = controllers.explain();
-            if !ruled.is_empty() {
-                output::note!("ruled by: {ruled}");
-            }
-        }
-        if let Some(sender) = sender {
-            let verdict = self.account(sender).verdict();
-            // A shorter transfer would gain little, and a full link is no fault.
-            if self.seconds >= 1.0 && !matches!(verdict.cause, "router" | "window" | "unknown") {
-                output::note!("note: {}: {}", verdict.because, verdict.next);
-            }
+        // In a shorter transfer, nothing had time to limit the sender.
+        if let Some(sender) = sender.filter(|_| self.seconds >= 1.0) {
+            self.explain(sender);
         }
         for warning in &self.warnings {
             output::note!("note: {warning}");

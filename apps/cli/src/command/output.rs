@@ -218,9 +218,7 @@ pub(super) fn byte_bar(bars: &MultiProgress, name: &str, total: u64) -> Progress
 pub(super) fn count_bar(bars: &MultiProgress, name: &str) -> ProgressBar {
     let template = "{prefix:24!} {msg} done, {decimal_bytes} of {decimal_total_bytes}, \
                     {decimal_bytes_per_sec}, {eta}";
-    let bar = styled(bars, ProgressBar::new(0), template, name);
-    bar.set_message("0");
-    bar
+    styled(bars, ProgressBar::new(0).with_message("0"), template, name)
 }
 
 /// Returns a bar that counts milliseconds up to `time`.

@@ -253,6 +253,8 @@ fn each_of_several_files_is_reported() {
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(out.contains("  a\n") && out.contains("  b\n"), "{out}");
     ended(&output, 1, "fetch gone");
+    // So few bytes say nothing about the path.
+    assert!(!stderr(&output).contains("ruled by"));
     ended(&output, 1, "fetch lost");
 }
 

@@ -81,6 +81,7 @@ pub(super) async fn fetch(
             () = ticking => Ok(()),
             () = stop.stopped() => Err(session::interrupted()),
         };
+        bar.set_length(found.load(Ordering::Relaxed));
         bar.finish();
         for ended in [ended, printed] {
             let into = directory.display();
