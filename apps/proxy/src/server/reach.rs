@@ -10,6 +10,8 @@
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::ops::Range;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,12 +19,14 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use pathmark_driver::Connection;
 use pathmark_http3::wire::{TunnelRecv, TunnelSend};
+use pathmark_transport::Ecn;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::time::Instant;
 
 use super::usage::Tally;
-use crate::outbound::{self, Refusal};
+use crate::outbound::{self, Received, Refusal};
 use crate::policy::{self, Policy};
 use crate::target::{Host, Target};
 use crate::target::{race, unspecified};
@@ -60,24 +64,95 @@ pub(super) async fn tcp(
     connected.unwrap_or(Err(Refusal::TimedOut))
 }
 
-/// Opens a UDP socket connected to a target.
-pub(super) async fn udp(
-    target: &Target,
-    policy: &Policy,
-    time: Duration,
-) -> Result<UdpSocket, Refusal> {
+/// The time since a flow's first datagram in which all addresses are tried that have not answered.
+const TRIAL: Range<Duration> = Duration::from_millis(250)..Duration::from_secs(5);
+
+/// Connected sockets of a UDP flow, for an address of each IP version. Since UDP has no handshake,
+/// only an answer shows which address works.
+pub(super) struct Ways {
+    sockets: Vec<UdpSocket>,
+    first: OnceLock<Instant>,
+    /// The place of the socket to use.
+    used: OnceLock<usize>,
+}
+
+/// Opens UDP sockets connected to a target.
+pub(super) async fn udp(target: &Target, policy: &Policy, time: Duration) -> Result<Ways, Refusal> {
     let connecting = async {
-        let mut last = Refusal::Unreachable;
+        let (mut sockets, mut last) = (Vec::<UdpSocket>::new(), Refusal::Unreachable);
         for address in addresses(target, policy).await? {
+            let is_like = |socket: &UdpSocket| {
+                let peer = socket.peer_addr();
+                peer.is_ok_and(|peer| peer.is_ipv4() == address.is_ipv4())
+            };
+            if sockets.iter().any(is_like) {
+                continue;
+            }
             match connected(address).await {
-                Ok(socket) => return Ok(socket),
+                Ok(socket) => sockets.push(socket),
                 Err(error) => last = refusal(&error),
             }
         }
-        Err(last)
+        if sockets.is_empty() {
+            return Err(last);
+        }
+        Ok(Ways::new(sockets))
     };
     let connected = tokio::time::timeout(time, connecting).await;
     connected.unwrap_or(Err(Refusal::TimedOut))
+}
+
+impl Ways {
+    const fn new(sockets: Vec<UdpSocket>) -> Self {
+        Self {
+            sockets,
+            first: OnceLock::new(),
+            used: OnceLock::new(),
+        }
+    }
+
+    /// Sends a datagram, to all addresses while none has answered for a moment.
+    pub(super) async fn send(&self, payload: &[u8], ecn: Ecn) -> io::Result<usize> {
+        let age = self.first.get_or_init(Instant::now).elapsed();
+        let is_open = self.used.get().is_none();
+        let place = self.used.get().copied().unwrap_or(0);
+        let most = if is_open && TRIAL.contains(&age) {
+            2
+        } else {
+            1
+        };
+        let mut sent = Err(io::ErrorKind::NotConnected.into());
+        for socket in self.sockets.iter().skip(place).take(most) {
+            let one = outbound::send(socket, payload, None, ecn).await;
+            sent = sent.or(one);
+        }
+        sent
+    }
+
+    /// Receives a datagram. The future can be cancelled without losing any.
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let (place, received) = match (self.used.get(), self.sockets.as_slice()) {
+            (None, [one, two]) => {
+                let mut other = vec![0; buffer.len()];
+                tokio::select! {
+                    received = outbound::receive(one, buffer) => (0, received),
+                    received = outbound::receive(two, &mut other) => {
+                        buffer.copy_from_slice(&other);
+                        (1, received)
+                    }
+                }
+            }
+            (used, sockets) => {
+                let place = used.copied().unwrap_or(0);
+                let socket = sockets.get(place).ok_or(io::ErrorKind::NotConnected)?;
+                return outbound::receive(socket, buffer).await;
+            }
+        };
+        // An error comes from an ICMP message: nothing is at this address.
+        let works = if received.is_ok() { place } else { 1 - place };
+        let _ = self.used.set(works);
+        received
+    }
 }
 
 /// Opens a UDP socket that only receives datagrams from this address. No packet is sent.
@@ -319,6 +394,32 @@ mod tests {
     use std::net::Ipv6Addr;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_address_that_answers_is_used() {
+        let bind = || UdpSocket::bind("127.0.0.1:0");
+        let (dead, alive) = (bind().await.unwrap(), bind().await.unwrap());
+        let mut sockets = Vec::new();
+        for socket in [&dead, &alive] {
+            sockets.push(connected(socket.local_addr().unwrap()).await.unwrap());
+        }
+        let ways = Ways::new(sockets);
+        let mut buffer = [0; 4];
+        ways.send(b"1", Ecn::NotEct).await.unwrap();
+        assert_eq!(dead.recv(&mut buffer).await.unwrap(), 1);
+        assert!(alive.try_recv(&mut buffer).is_err());
+        tokio::time::advance(TRIAL.start).await;
+        ways.send(b"22", Ecn::NotEct).await.unwrap();
+        assert_eq!(dead.recv(&mut buffer).await.unwrap(), 2);
+        let (length, from) = alive.recv_from(&mut buffer).await.unwrap();
+        assert_eq!(length, 2);
+        alive.send_to(b"back", from).await.unwrap();
+        assert_eq!(ways.receive(&mut buffer).await.unwrap().length, 4);
+        assert_eq!(&buffer, b"back");
+        ways.send(b"333", Ecn::NotEct).await.unwrap();
+        assert_eq!(alive.recv(&mut buffer).await.unwrap(), 3);
+        assert!(dead.try_recv(&mut buffer).is_err());
+    }
 
     #[test]
     fn a_host_has_its_address_and_the_anycast_address_of_its_subnet() {

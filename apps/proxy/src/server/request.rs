@@ -16,9 +16,9 @@ use pathmark_http3::wire::{
     codes,
 };
 use pathmark_transport::Ecn;
-use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
+use super::reach::Ways;
 use super::usage::{Recording, Tally};
 use super::users::{Place, Rules};
 use super::{Record, Session, Shared, reach};
@@ -232,8 +232,8 @@ impl Flow<'_> {
         // Clients can send before they receive the response.
         let datagrams = exchange.datagrams();
         let reached = reach::udp(target, &rules.access.policy, shared.times.connect).await;
-        let socket = match reached {
-            Ok(socket) => socket,
+        let ways = match reached {
+            Ok(ways) => ways,
             Err(refusal) => return self.refused(exchange, target, &refusal, recording).await,
         };
         recording.record.status = StatusCode::OK.as_u16();
@@ -254,7 +254,7 @@ impl Flow<'_> {
             datagrams.set_weight(treatment.weight);
             let idle = treatment.udp_idle.unwrap_or(shared.times.udp_idle);
             let out = Out {
-                socket: &socket,
+                ways: &ways,
                 marking,
                 shared,
                 tally: Tally {
@@ -346,7 +346,7 @@ async fn no_files(mut exchange: ServerExchange, method: &Method) -> Result<(), L
 
 /// A UDP flow to its target.
 struct Out<'a> {
-    socket: &'a UdpSocket,
+    ways: &'a Ways,
     marking: Marking,
     shared: &'a Shared,
     tally: Tally<'a>,
@@ -385,7 +385,7 @@ impl Out<'_> {
             Some((ecn, payload)) => {
                 let ecn = leaving(ecn, mark, &counters.marks_refused);
                 self.tally.account.pass(payload.len()).await;
-                outbound::send(self.socket, payload, None, ecn).await
+                self.ways.send(payload, ecn).await
             }
             None => Err(io::ErrorKind::InvalidData.into()),
         };
@@ -420,7 +420,7 @@ impl Out<'_> {
         let counters = &self.shared.counters;
         let mut buffer = vec![0; MOST];
         loop {
-            let received = match outbound::receive(self.socket, &mut buffer).await {
+            let received = match self.ways.receive(&mut buffer).await {
                 Ok(received) => received,
                 // An ICMP message about a datagram doesn't end the flow.
                 Err(error) if error.raw_os_error().is_some() => continue,
