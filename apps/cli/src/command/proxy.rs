@@ -254,7 +254,7 @@ fn announce(
     }
     let pin = said.pin.as_deref().unwrap_or("by its authority");
     output::line(format_args!("listening on {listening}, pin {pin}"))?;
-    if said.uris.is_empty() {
+    if said.uris.is_empty() && !loaded.is_new {
         output::note!("the URIs that clients need have tokens: --show-uri prints them here, too");
     }
     print(&said.uris)

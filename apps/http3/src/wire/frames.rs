@@ -3,15 +3,20 @@
 //! `h3` 0.0.8 buffers every frame except DATA completely, regardless of its length. It treats an
 //! empty DATA frame as the end of the content, and it doesn't detect that a stream ends within a
 //! DATA frame. Therefore this filter rejects long frames, drops empty DATA frames and frames of
-//! unknown types, and detects whether a stream ends between two frames. Types and lengths are
-//! variable-length integers (RFC 9000 section 16).
+//! unknown types, detects whether a stream ends between two frames, and reads trailer sections,
+//! whose pseudo-header fields `h3` drops. Types and lengths are variable-length integers (RFC 9000
+//! section 16).
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
 
+use super::pseudo::is_with_pseudo;
+
 /// DATA, the only frame type without a limit on its length.
 pub(super) const DATA: u64 = 0;
+/// HEADERS.
+const HEADERS: u64 = 1;
 /// The last type that HTTP/3 defines or reserves. Higher types are unsupported extensions.
 const LAST_KNOWN: u64 = 0x0f;
 /// The type of control streams.
@@ -35,6 +40,10 @@ pub struct Frames {
     head: Vec<u8>,
     /// Maximum length of a frame in bytes, except for DATA.
     limit: u64,
+    has_data: bool,
+    /// The beginning of a trailer section.
+    trailers: Option<Vec<u8>>,
+    is_malformed: bool,
 }
 
 #[derive(Debug)]
@@ -56,6 +65,9 @@ impl Frames {
             state: State::Header,
             head: Vec::new(),
             limit,
+            has_data: false,
+            trailers: None,
+            is_malformed: false,
         }
     }
 
@@ -65,7 +77,15 @@ impl Frames {
             state: State::StreamType,
             head: Vec::new(),
             limit,
+            has_data: false,
+            trailers: None,
+            is_malformed: false,
         }
+    }
+
+    /// Returns true if a trailer section had a pseudo-header field (RFC 9114 section 4.3).
+    pub(super) const fn is_malformed(&self) -> bool {
+        self.is_malformed
     }
 
     /// Returns true if the stream may end here.
@@ -98,11 +118,16 @@ impl Frames {
                         .min(input.len());
                     let payload = input.split_to(here);
                     *left -= here as u64;
+                    if let Some(section) = &mut self.trailers {
+                        section.extend_from_slice(&payload);
+                    }
                     if *pass && here > 0 {
                         out.push_back(payload);
                     }
                     if *left == 0 {
                         self.state = State::Header;
+                        let section = self.trailers.take().unwrap_or_default();
+                        self.is_malformed |= is_with_pseudo(&section);
                     }
                 }
                 State::StreamType => {
@@ -140,6 +165,8 @@ impl Frames {
             return Err(FrameTooLong { kind, length });
         }
         let pass = known && (kind, length) != (DATA, 0);
+        self.has_data |= kind == DATA;
+        self.trailers = (self.has_data && kind == HEADERS).then(Vec::new);
         if pass {
             out.push_back(head.into());
         }

@@ -38,18 +38,31 @@ const LETTERS: [(u8, u8, u8); 16] = [
 /// Returns false if the field section has a pseudo-header field twice or after another field.
 pub(super) fn is_well_formed(section: &[u8]) -> bool {
     let (mut seen, mut has_fields) = ([false; NAMES.len()], false);
-    // Required Insert Count and Base (RFC 9204 section 4.5.1).
-    let begin = integer(section, 8).and_then(|(_, rest)| integer(rest, 7));
-    let mut rest = begin.map_or(&[][..], |(_, rest)| rest);
-    while let Some((name, after)) = line(rest) {
+    for name in names(section) {
         match name.and_then(|name| seen.get_mut(name)) {
             Some(seen) if *seen || has_fields => return false,
             Some(seen) => *seen = true,
             None => has_fields = true,
         }
-        rest = after;
     }
     true
+}
+
+/// Returns true if the field section has a pseudo-header field. A trailer section has none.
+pub(super) fn is_with_pseudo(section: &[u8]) -> bool {
+    names(section).any(|name| name.is_some())
+}
+
+/// Returns for each field line the place of its name in [`NAMES`], if it is there.
+fn names(section: &[u8]) -> impl Iterator<Item = Option<usize>> {
+    // Required Insert Count and Base (RFC 9204 section 4.5.1).
+    let begin = integer(section, 8).and_then(|(_, rest)| integer(rest, 7));
+    let mut rest = begin.map_or(&[][..], |(_, rest)| rest);
+    std::iter::from_fn(move || {
+        let (name, after) = line(rest)?;
+        rest = after;
+        Some(name)
+    })
 }
 
 /// Reads a field line (RFC 9204 section 4.5). Returns its place in [`NAMES`], if it is there, and

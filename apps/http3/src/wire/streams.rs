@@ -165,6 +165,9 @@ impl Received {
                     if self.frames.feed(data, &mut self.passed).is_err() {
                         return Poll::Ready(Err(self.refuse(codes::EXCESSIVE_LOAD)));
                     }
+                    if self.frames.is_malformed() {
+                        return Poll::Ready(Err(self.refuse(codes::MESSAGE_ERROR)));
+                    }
                 }
                 None if self.frames.is_between() => return Poll::Ready(Ok(None)),
                 None => return Poll::Ready(Err(self.refuse(codes::FRAME_ERROR))),

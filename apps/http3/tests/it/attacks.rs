@@ -62,6 +62,38 @@ async fn requests_without_progress_are_reset() {
 }
 
 /// Of two paths, something in front of the server may have checked the other one.
+/// Trailer sections have no pseudo-header fields.
+#[tokio::test]
+async fn a_path_in_a_trailer_section_stores_nothing() {
+    bounded(async {
+        let served = Served::new(PutRights::New);
+        let connection = served.connect().await;
+        let cases = [
+            (&b"\x51\x02/b"[..], &[][..]),
+            (&b"\x21x\x01s"[..], &["f"][..]),
+        ];
+        for (trailer, names) in cases {
+            let (mut send, mut recv) = connection.open_bi().await.unwrap();
+            // `:method: PUT`, `:scheme: https`, `:authority: a`, `:path: /f`; `content`.
+            let head = b"\0\0\xd5\xd7\x50\x01a\x51\x02/f";
+            let section = [&b"\0\0"[..], trailer].concat();
+            let lengths = [head.len(), section.len()].map(|length| u8::try_from(length).unwrap());
+            let request = [
+                &[1, lengths[0]][..],
+                head,
+                b"\0\x07content",
+                &[1, lengths[1]],
+                &section,
+            ];
+            send.write_all(&request.concat()).await.unwrap();
+            send.finish().unwrap();
+            assert_eq!(recv.read_chunk().await.is_ok(), !names.is_empty());
+            until(|| served.names() == names).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_request_with_two_paths_is_reset() {
     bounded(async {

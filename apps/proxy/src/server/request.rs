@@ -108,6 +108,7 @@ async fn take(
         Err(status) => {
             count(&shared.counters.malformed);
             record.status = status.as_u16();
+            record.error = Some("it names no target".to_owned());
             return finish(exchange, status, []).await;
         }
     };
