@@ -313,12 +313,13 @@ impl Figures {
         lost.find_map(|file| file.error.clone())
     }
 
-    /// Returns true if the server has answered requests, and wants another connection for the
-    /// others.
+    /// Returns true if files have been moved, and the server wants another connection for the
+    /// others. A server that only rejects them would get connections without end.
     pub(super) fn wants_another(&self) -> bool {
         let mut lost = self.files.iter().filter_map(|file| file.lost);
-        let is_done = self.transfer.streams > 0 || self.unchanged > 0;
-        is_done && lost.all(|lost| lost == Lost::Now)
+        let is_known = |file: &&FileFigures| file.error.is_none() && file.new_bytes() == 0;
+        let known = self.files.iter().filter(is_known).count();
+        self.transfer.streams > known as u64 && lost.all(|lost| lost == Lost::Now)
     }
 
     /// Removes failures that another attempt will replace.
@@ -380,6 +381,31 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_connection_follows_progress_alone() {
+        let moved = |resumed| FileFigures::moved("a".to_owned(), 10, resumed, &[0; 32], 1.0);
+        let rejected = FileFigures {
+            lost: Some(Lost::Now),
+            ..FileFigures::failed("b".to_owned(), "rejected".to_owned())
+        };
+        let broken = FileFigures {
+            lost: Some(Lost::Later),
+            ..rejected.clone()
+        };
+        for (streams, first, second, expected) in [
+            (1, moved(0), rejected.clone(), true),
+            // It was already there.
+            (1, moved(10), rejected.clone(), false),
+            (0, broken.clone(), rejected.clone(), false),
+            (1, moved(0), broken, false),
+        ] {
+            let mut figures = Figures::default();
+            figures.transfer.streams = streams;
+            figures.files = vec![first, second];
+            assert_eq!(figures.wants_another(), expected, "{figures:?}");
+        }
+    }
 
     #[test]
     fn two_servers_take_the_time_of_both() {
