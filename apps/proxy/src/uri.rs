@@ -263,22 +263,12 @@ mod tests {
 
     #[test]
     fn other_paths_are_refused() {
-        for path in [
-            "",
-            "/",
-            "/.well-known/masque/udp/",
-            "/.well-known/masque/udp/a/53",
-            "/.well-known/masque/udp/a/53/x",
-            "/.well-known/masque/udp/a/0/",
-            "/.well-known/masque/udp/a/65536/",
-            "/.well-known/masque/udp/a/+5/",
-            "/.well-known/masque/udp//53/",
-            "/.well-known/masque/udp/a%2/53/",
-            "/.well-known/masque/udp/a%2fb/53/",
-            "/.well-known/masque/udp/%ff/53/",
-            "/.well-known/masque/udp/*/*/",
-        ] {
-            assert!(target(path).is_err(), "{path}");
+        let rests = "|a/53|a/53/x|a/0/|a/65536/|a/+5/|/53/|a%2/53/|a%2fb/53/|%ff/53/|*/*/";
+        let paths = rests
+            .split('|')
+            .map(|rest| format!("/.well-known/masque/udp/{rest}"));
+        for path in paths.chain(["".to_owned(), "/".to_owned()]) {
+            assert!(target(&path).is_err(), "{path}");
         }
     }
 
@@ -300,12 +290,7 @@ mod tests {
 
     #[test]
     fn short_tokens_and_other_characters_are_refused() {
-        for text in [
-            "",
-            "0123456789abcde",
-            "0123456789abcde/",
-            "0123456789abcde@x",
-        ] {
+        for text in "|0123456789abcde|0123456789abcde/|0123456789abcde@x".split('|') {
             assert_eq!(text.parse::<Token>(), Err(BadToken), "{text}");
         }
     }

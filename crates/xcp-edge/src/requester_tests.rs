@@ -211,26 +211,14 @@ fn addresses_of_no_host() {
         v6: "2001:db8::9".parse().unwrap(),
     };
     let mut requester = Requester::new(at(0), own, key(), 77, FIRST);
-    for text in [
-        "0.0.0.0",
-        "127.0.0.1",
-        "169.254.1.1",
-        "224.0.0.1",
-        "255.255.255.255",
-        "192.0.2.9",
-        "::",
-        "::1",
-        "fe80::1",
-        "ff02::1",
-        "::ffff:192.0.2.1",
-        "2001:db8::9",
-    ] {
-        let address = SocketAddr::new(text.parse().unwrap(), 7000);
-        assert!(!requester.saw(at(0), address), "{text}");
-    }
-    for text in ["192.0.2.1", "2001:db8::1"] {
-        let address = SocketAddr::new(text.parse().unwrap(), 7000);
-        assert!(requester.saw(at(0), address), "{text}");
+    let none = "0.0.0.0 127.0.0.1 169.254.1.1 224.0.0.1 255.255.255.255 192.0.2.9 :: ::1 fe80::1 \
+                ff02::1 ::ffff:192.0.2.1 2001:db8::9";
+    let others = "192.0.2.1 2001:db8::1";
+    for (texts, taken) in [(none, false), (others, true)] {
+        for text in texts.split(' ') {
+            let address = SocketAddr::new(text.parse().unwrap(), 7000);
+            assert_eq!(requester.saw(at(0), address), taken, "{text}");
+        }
     }
 }
 

@@ -200,23 +200,10 @@ mod tests {
         ] {
             assert_eq!(parse_range(value.as_bytes()), Some(specs), "{value}");
         }
-        for value in [
-            "",
-            "bytes",
-            "bytes=",
-            "bytes=,",
-            "bytes=-",
-            "bytes=--1",
-            "bytes=5-4",
-            "bytes=a-",
-            "bytes=0 - 1",
-            "bytes=+1-2",
-            "lines=0-1",
-            "bytes =0-1",
-            "bytes=0-1;2-3",
-            "bytes=0x1-2",
-            "bytes=1",
-        ] {
+        let bad =
+            "|bytes|bytes=|bytes=,|bytes=-|bytes=--1|bytes=5-4|bytes=a-|bytes=0 - 1|bytes=+1-2";
+        let more = "lines=0-1|bytes =0-1|bytes=0-1;2-3|bytes=0x1-2|bytes=1";
+        for value in bad.split('|').chain(more.split('|')) {
             assert_eq!(parse_range(value.as_bytes()), None, "{value}");
         }
     }
@@ -308,28 +295,13 @@ mod tests {
 
     #[test]
     fn values_are_read_and_written() {
-        for value in [
-            "bytes 42-1233/1234",
-            "bytes 42-1233/*",
-            "bytes */1234",
-            "bytes 0-0/1",
-        ] {
+        for value in "bytes 42-1233/1234|bytes 42-1233/*|bytes */1234|bytes 0-0/1".split('|') {
             let parsed = ContentRange::parse(value.as_bytes()).unwrap();
             assert_eq!(parsed.to_string(), value);
         }
-        for value in [
-            "",
-            "bytes",
-            "bytes 1-0/5",
-            "bytes 0-5/5",
-            "bytes */*",
-            "bytes 0-/5",
-            "bytes -5/5",
-            "lines 0-1/5",
-            "bytes 0-18446744073709551615/*",
-            "bytes 0-1",
-            "bytes0-1/2",
-        ] {
+        let bad = "|bytes|bytes 1-0/5|bytes 0-5/5|bytes */*|bytes 0-/5|bytes -5/5|lines 0-1/5";
+        let more = "bytes 0-18446744073709551615/*|bytes 0-1|bytes0-1/2";
+        for value in bad.split('|').chain(more.split('|')) {
             assert_eq!(ContentRange::parse(value.as_bytes()), None, "{value}");
         }
     }

@@ -321,29 +321,9 @@ mod tests {
 
     #[test]
     fn what_is_outside_the_grammar_is_refused() {
-        for bad in [
-            "A=1",
-            "1=1",
-            "a=",
-            "a=1,",
-            "a=1 b=2",
-            "a=:a",
-            "a=:*:",
-            "a=\"x",
-            "a=\"\\x\"",
-            "a=(1",
-            "a=(1\"x\")",
-            "a=?2",
-            "a=1234567890123456",
-            "a=1.",
-            "a=1.1234",
-            "a;=1",
-            "a=@1.5",
-            "a,,b",
-            ",a",
-            "a=\u{e9}",
-            "a=--1",
-        ] {
+        let bad = r#"A=1|1=1|a=|a=1,|a=1 b=2|a=:a|a=:*:|a="x|a="\x"|a=(1|a=(1"x")|a=?2|a=1."#;
+        let more = "a=1234567890123456|a=1.1234|a;=1|a=@1.5|a,,b|,a|a=é|a=--1";
+        for bad in bad.split('|').chain(more.split('|')) {
             assert_eq!(dictionary(bad.as_bytes()), None, "{bad}");
         }
     }

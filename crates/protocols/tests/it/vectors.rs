@@ -56,42 +56,15 @@ pub(crate) fn check_feedback(name: &str, kind: u8, read: impl FnOnce(&[u64]) -> 
 }
 
 /// Vectors that the modules of this program check.
-const USED: [&str; 31] = [
-    "check",
-    "edge-acknowledgement",
-    "edge-probe",
-    "edge-request",
-    "edge-request-ipv6",
-    "feedback",
-    "fresh",
-    "ipv4-after",
-    "ipv4-before",
-    "marked",
-    "marked-declared",
-    "marked-declared-twice",
-    "marked-translated",
-    "marked-twice",
-    "parameter",
-    "quick-start",
-    "quick-start-approved",
-    "quick-start-denied",
-    "quick-start-feedback",
-    "quick-start-keep",
-    "quick-start-kept",
-    "unknown",
-    "xcp-compact",
-    "xcp-compact-stamped",
-    "xcp-feedback",
-    "xcp-fresh",
-    "xcp-stamped",
-    "xcp-stamped-declared",
-    "xcp-stamped-ipv6",
-    "xcp-stamped-translated",
-    "xcp-stamped-twice",
-];
+const USED: &str = "check edge-acknowledgement edge-probe edge-request edge-request-ipv6 feedback \
+    fresh ipv4-after ipv4-before marked marked-declared marked-declared-twice marked-translated \
+    marked-twice parameter quick-start quick-start-approved quick-start-denied \
+    quick-start-feedback quick-start-keep quick-start-kept unknown xcp-compact \
+    xcp-compact-stamped xcp-feedback xcp-fresh xcp-stamped xcp-stamped-declared xcp-stamped-ipv6 \
+    xcp-stamped-translated xcp-stamped-twice";
 
 #[test]
 fn every_vector_is_used() {
     let names: Vec<String> = all().into_keys().collect();
-    assert_eq!(names, USED);
+    assert_eq!(names.join(" "), USED);
 }

@@ -230,23 +230,14 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused_as_soon_as_it_shows() {
-        for bad in [
-            "\x16\x03\x01",
-            "GET\r\n",
-            "GET /metrics\r\n",
-            "GET  /metrics HTTP/1.1\r\n",
-            "GET metrics HTTP/1.1\r\n",
-            "GET ftp://h/ HTTP/1.1\r\n",
-            "GET http:///metrics HTTP/1.1\r\n",
-            "GET /m\u{e9} HTTP/1.1\r\n",
-            "G(T / HTTP/1.1\r\n",
-            "GET / HTTP/1.1 \r\n",
-            "GET / http/1.1\r\n",
-            "GET / HTTP/1.1\r\nno colon\r\n",
-            "GET / HTTP/1.1\r\nHost : a\r\n",
-            "GET / HTTP/1.1\r\n folded: a\r\n",
-        ] {
-            assert_eq!(read(bad), Err(Status::BadRequest), "{bad:?}");
+        assert_eq!(read("\x16\x03\x01"), Err(Status::BadRequest));
+        let lines = "GET|GET /metrics|GET  /metrics HTTP/1.1|GET metrics HTTP/1.1|G(T / HTTP/1.1|\
+            GET ftp://h/ HTTP/1.1|GET http:///metrics HTTP/1.1|GET /mé HTTP/1.1|GET / HTTP/1.1 |\
+            GET / http/1.1|GET / HTTP/1.1\r\nno colon|GET / HTTP/1.1\r\nHost : a|\
+            GET / HTTP/1.1\r\n folded: a";
+        for line in lines.split('|') {
+            let read = read(&format!("{line}\r\n")).map(|_| ());
+            assert_eq!(read, Err(Status::BadRequest), "{line:?}");
         }
         let newer = read("PRI * HTTP/2.0\r\n\r\nSM");
         assert_eq!(newer, Err(Status::VersionNotSupported));

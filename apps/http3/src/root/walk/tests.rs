@@ -57,22 +57,9 @@ fn links_lead_about_the_root_and_never_out() {
     ] {
         assert_eq!(find(&root, path).unwrap(), text, "{path}");
     }
-    for path in [
-        "/nothing",
-        "/file/",
-        "/file/more",
-        "/out",
-        "/out-and-in",
-        "/sub/out",
-        "/absolute",
-        "/loop",
-        "/parent",
-        "/parent/secret",
-        "/dangling",
-        "/.pathmark-0.part",
-        "/unfinished",
-        "/file-as-directory",
-    ] {
+    let outside = "/out /out-and-in /sub/out /absolute /loop /parent /parent/secret /dangling";
+    let absent = "/nothing /file/ /file/more /.pathmark-0.part /unfinished /file-as-directory";
+    for path in outside.split(' ').chain(absent.split(' ')) {
         let found = find(&root, path);
         assert!(
             matches!(found, Err(RootError::NotFound)),

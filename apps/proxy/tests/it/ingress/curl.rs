@@ -13,14 +13,7 @@ use super::direct::Direct;
 async fn curl(arguments: &[&str]) -> (String, Option<i32>) {
     let mut curl = Command::new("curl");
     // The environment of the tests may configure a proxy.
-    for name in [
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-        "ALL_PROXY",
-        "NO_PROXY",
-    ] {
+    for name in "http_proxy https_proxy all_proxy no_proxy ALL_PROXY NO_PROXY".split(' ') {
         curl.env_remove(name);
     }
     curl.args(["--silent", "--show-error", "--max-time", "20"]);
