@@ -5,31 +5,17 @@ use proptest::prelude::*;
 use vcp_proto::{Packet, Repr};
 
 use super::*;
+use crate::test_packets;
 
 const BOTH: [Encapsulation; 2] = [Encapsulation::IpInIp, Encapsulation::Vxlan];
 
 /// An IP packet with a correct header checksum.
 fn ip(version: Version, number: u8, upper: &[u8]) -> Vec<u8> {
-    let mut bytes = match version {
-        V4 => vec![
-            0x45, 2, 0, 0, 0, 7, 0x40, 0, 60, number, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-        ],
-        V6 => vec![0x60, 0x20, 0, 0, 0, 0, number, 61],
+    let (from, to) = match version {
+        V4 => ("10.0.0.1", "10.0.0.2"),
+        V6 => ("fd00::1", "fd00:1::2"),
     };
-    if version == V6 {
-        bytes.extend((0..32).map(|at| 0xFD ^ at));
-    }
-    bytes.extend(upper);
-    let end = bytes.len();
-    match version {
-        V4 => {
-            put_low(&mut bytes, 2, end);
-            renew_v4(&mut bytes);
-        }
-        V6 => put_low(&mut bytes, 4, end - 40),
-    }
-    assert_eq!(Layout::walk(&bytes).unwrap().len(), end);
-    bytes
+    test_packets::ip(from, to, 60, 0x4000, number, upper)
 }
 
 /// An IP packet with a UDP datagram.

@@ -51,5 +51,7 @@ mod output;
 pub mod setup;
 #[cfg(feature = "daemon")]
 mod show;
+#[cfg(test)]
+mod test_packets;
 #[cfg(feature = "daemon")]
 pub mod tun;

@@ -465,36 +465,29 @@ mod tests {
     #[test]
     fn what_requests_ask_for() {
         let udp = "https://p/.well-known/masque/udp/a/53/";
+        let with_query = format!("{udp}?x");
         let flow = |kind, text: &str| {
             let target = text.parse().unwrap();
             Some(Ok(Ask { kind, target }))
         };
-        let status = |status| Some(Err(status));
+        let [bad, unknown, none] = [
+            StatusCode::BAD_REQUEST,
+            StatusCode::NOT_IMPLEMENTED,
+            StatusCode::NOT_FOUND,
+        ]
+        .map(|status| Some(Err(status)));
         for (method, uri, protocol, expected) in [
             ("CONNECT", "a:80", None, flow(Kind::Tcp, "a:80")),
             ("CONNECT", "[::1]:80", None, flow(Kind::Tcp, "[::1]:80")),
-            ("CONNECT", "a", None, status(StatusCode::BAD_REQUEST)),
+            ("CONNECT", "a", None, bad.clone()),
             ("CONNECT", "https://a:80/", None, None),
             ("CONNECT", udp, Some("connect-udp"), flow(Kind::Udp, "a:53")),
-            (
-                "CONNECT",
-                "https://p/.well-known/masque/udp/a/53/?x",
-                Some("connect-udp"),
-                status(StatusCode::BAD_REQUEST),
-            ),
-            (
-                "CONNECT",
-                udp,
-                Some("websocket"),
-                status(StatusCode::NOT_IMPLEMENTED),
-            ),
-            ("GET", "https://p/", None, status(StatusCode::NOT_FOUND)),
+            ("CONNECT", &with_query, Some("connect-udp"), bad),
+            ("CONNECT", udp, Some("websocket"), unknown),
+            ("GET", "https://p/", None, none),
         ] {
-            assert_eq!(
-                ask(&request(method, uri, protocol)),
-                expected,
-                "{method} {uri}"
-            );
+            let asked = ask(&request(method, uri, protocol));
+            assert_eq!(asked, expected, "{method} {uri}");
         }
     }
 }

@@ -31,15 +31,11 @@ fn messages_are_those_of_the_document() {
         number: 2,
         body,
     };
+    let answer = Body::Acknowledgement(token, train);
     for (name, body, from, to) in [
         ("request", Body::Request(token, train), k, before),
         ("request-ipv6", Body::Request(token, train), k_v6, before_v6),
-        (
-            "acknowledgement",
-            Body::Acknowledgement(token, train),
-            before,
-            k,
-        ),
+        ("acknowledgement", answer, before, k),
         ("probe", Body::Probe(probe), before, k),
     ] {
         let route = Route { from, to };

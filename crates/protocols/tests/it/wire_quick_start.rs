@@ -26,19 +26,11 @@ fn fresh(rate: u64, purpose: QuickStartPurpose) -> [u8; LEN] {
 #[test]
 fn requests_and_their_answers() {
     use QuickStartPurpose::{Keep, Start};
+    let asked = [(31_250_000, "approved"), (0, "denied")];
+    let kept = [(15_625_000, "kept")];
     for (name, rate, purpose, answers) in [
-        (
-            "quick-start",
-            125_000_000,
-            Start,
-            &[(31_250_000, "approved"), (0, "denied")][..],
-        ),
-        (
-            "quick-start-keep",
-            31_244_288,
-            Keep,
-            &[(15_625_000, "kept")],
-        ),
+        ("quick-start", 125_000_000, Start, &asked[..]),
+        ("quick-start-keep", 31_244_288, Keep, &kept),
     ] {
         let fresh = fresh(rate, purpose);
         assert_eq!(fresh[..], vector(name), "{name}");

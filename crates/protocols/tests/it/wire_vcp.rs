@@ -74,17 +74,13 @@ fn shims_after_one_and_two_routers() {
         corruption_ppm: 50_000,
         ..answer
     };
+    let later = declared(second);
     for (before, answer, router, after) in [
         ("fresh", first, 11, "marked"),
         ("marked", second, 22, "marked-twice"),
         ("fresh", translated, 11, "marked-translated"),
         ("fresh", declared(first), 11, "marked-declared"),
-        (
-            "marked-declared",
-            declared(second),
-            22,
-            "marked-declared-twice",
-        ),
+        ("marked-declared", later, 22, "marked-declared-twice"),
     ] {
         let mut shim = vector(before);
         let outcome = mark::mark_payload(&mut shim, &answer, router);

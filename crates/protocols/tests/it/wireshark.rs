@@ -29,6 +29,30 @@ fn capture(payloads: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
+/// Vectors, and what the text and the comments of the document say of them.
+const EXPECTED: &str = "
+fresh: code=1 bise=1 r_carried=1 hops=0 router=0 r=65535 t_rho=0 load=0 rtt_class=47
+marked: code=1 router=11 r=30000 t_rho=200 load=60 translated=0 hops=1
+marked-translated: code=1 router=11 translated=1
+marked-twice: code=2 router=22 t_rho=1250 load=110 bise=0 hops=2
+marked-declared: router=11 declared=5
+marked-declared-twice: router=22 declared=6
+quick-start: rate=125009920 function=0 qs.rtt=64 nonce=010203040506
+quick-start-approved: rate=31244288 function=1
+quick-start-denied: rate=0
+quick-start-keep: rate=31244288 function=2
+quick-start-kept: rate=15622144 function=3
+xcp-fresh: stamped=0 xcp.rtt=100 x=0.001 delta=1235000 covers=1 xcp.ttl=64
+xcp-stamped: stamped=1 delta=9548 router=11 last_router=c000020b
+xcp-stamped-twice: stamped=1 delta=-1097.5 router=22
+xcp-stamped-translated: format=5 translated=1
+xcp-stamped-ipv6: last_router=20010db8000000000000000000000011 router=11
+xcp-stamped-declared: declared=5
+xcp-compact: window=100 xcp.rtt=100 covers=1 stamped=0 format=1
+xcp-compact-stamped: feedback=0 router=11 stamped=1
+unknown: kind=5
+";
+
 #[test]
 fn the_dissector_reads_what_the_document_says() {
     if let Err(error) = Command::new("tshark").arg("--version").output() {
@@ -40,53 +64,11 @@ fn the_dissector_reads_what_the_document_says() {
         println!("not judged: tshark is not installed ({error})");
         return;
     }
-    // The values are those of the document's text and comments.
-    let expected = [
-        (
-            "fresh",
-            "code=1 bise=1 r_carried=1 hops=0 router=0 r=65535 t_rho=0 load=0 rtt_class=47",
-        ),
-        (
-            "marked",
-            "code=1 router=11 r=30000 t_rho=200 load=60 translated=0 hops=1",
-        ),
-        ("marked-translated", "code=1 router=11 translated=1"),
-        (
-            "marked-twice",
-            "code=2 router=22 t_rho=1250 load=110 bise=0 hops=2",
-        ),
-        ("marked-declared", "router=11 declared=5"),
-        ("marked-declared-twice", "router=22 declared=6"),
-        (
-            "quick-start",
-            "rate=125009920 function=0 qs.rtt=64 nonce=010203040506",
-        ),
-        ("quick-start-approved", "rate=31244288 function=1"),
-        ("quick-start-denied", "rate=0"),
-        ("quick-start-keep", "rate=31244288 function=2"),
-        ("quick-start-kept", "rate=15622144 function=3"),
-        (
-            "xcp-fresh",
-            "stamped=0 xcp.rtt=100 x=0.001 delta=1235000 covers=1 xcp.ttl=64",
-        ),
-        (
-            "xcp-stamped",
-            "stamped=1 delta=9548 router=11 last_router=c000020b",
-        ),
-        ("xcp-stamped-twice", "stamped=1 delta=-1097.5 router=22"),
-        ("xcp-stamped-translated", "format=5 translated=1"),
-        (
-            "xcp-stamped-ipv6",
-            "last_router=20010db8000000000000000000000011 router=11",
-        ),
-        ("xcp-stamped-declared", "declared=5"),
-        (
-            "xcp-compact",
-            "window=100 xcp.rtt=100 covers=1 stamped=0 format=1",
-        ),
-        ("xcp-compact-stamped", "feedback=0 router=11 stamped=1"),
-        ("unknown", "kind=5"),
-    ];
+    let expected: Vec<_> = EXPECTED
+        .trim()
+        .lines()
+        .map(|line| line.split_once(": ").unwrap())
+        .collect();
     let mut payloads: Vec<Vec<u8>> = expected.iter().map(|(name, _)| vector(name)).collect();
     // A wrong check, a shim that is cut off, and a QUIC packet.
     let mut wrong = vector("fresh");

@@ -30,13 +30,17 @@ pub(super) fn segments_of(size: u16) -> Offload {
 
 #[test]
 fn every_segment_of_a_super_packet_is_marked() {
-    // A link that is fast enough to pass it uncut, and one for which it is cut.
-    for (rate, expected) in [(10_000_000_000, 1), (1_250_000, 20)] {
-        let mut router = router(1500, Some(rate), true);
+    // Links that are fast enough to pass it uncut, and one for which it is cut.
+    for (rate, expected) in [(None, 1), (Some(1_000_000_000), 1), (Some(1_250_000), 20)] {
+        let mut router = router(1500, rate, true);
         let (bytes, offload) = super_packet(true);
         send(&mut router, &bytes, offload);
         let out = drain(&mut router, OUT);
         assert_eq!(out.len(), expected);
+        let stats = router.ports()[OUT].link.port().stats();
+        assert_eq!(stats.sent_packets(), 20);
+        assert_eq!(stats.sent_bytes(), 20 * 28 + 19_500);
+        assert_eq!(router.counters().forwarded, 20);
         let mut segments = 0;
         for (bytes, offload) in &out {
             assert_eq!(bytes[8], 63, "TTL");
@@ -100,20 +104,6 @@ fn a_super_packet_that_does_not_fit_loses_only_what_does_not() {
     assert_eq!(drain(&mut router, OUT).len(), 1 + 10);
     let stats = router.ports()[OUT].link.port().stats();
     assert_eq!((stats.sent_packets(), stats.drops().by_queue()), (30, 10));
-}
-
-#[test]
-pub(super) fn super_packets_pass_whole_where_the_link_is_fast() {
-    let (bytes, offload) = super_packet(false);
-    for (rate, expected) in [(None, 1), (Some(1_000_000_000), 1), (Some(1_250_000), 20)] {
-        let mut router = router(1500, rate, true);
-        send(&mut router, &bytes, offload);
-        assert_eq!(drain(&mut router, OUT).len(), expected);
-        let stats = router.ports()[OUT].link.port().stats();
-        assert_eq!(stats.sent_packets(), 20);
-        assert_eq!(stats.sent_bytes(), 20 * 28 + 19_500);
-        assert_eq!(router.counters().forwarded, 20);
-    }
 }
 
 #[test]

@@ -1,13 +1,10 @@
 //! Complete packets through a router without interfaces.
 
-use std::net::IpAddr;
-
 use pathmark_cc::{
-    Answer, Arrival, Instant, LinkController, LinkMetrics, Request, VcpAnswer, VcpCode,
+    Answer, Arrival, Carried, Instant, LinkController, LinkMetrics, Request, VcpAnswer, VcpCode,
 };
 use pathmark_link::queue::{DropTail, Limit};
 use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
-use pathmark_shim::checksum::Sum;
 use pathmark_shim::ip::Layout;
 use pathmark_shim::udp::Datagram;
 use vcp_proto::{Packet, Repr};
@@ -16,24 +13,23 @@ use super::super_tests::super_packet;
 use super::*;
 use crate::ip::{Routes, TokenBucket};
 use crate::offload::{Offload, Partial};
+pub(super) use crate::test_packets::{renew, udp};
 
-/// Answers OVER to every packet.
+/// Answers each packet as a function says, and passes on what the packets carry.
 #[derive(Debug)]
-struct Over;
+pub(super) struct Answering {
+    pub(super) answer: fn(&Arrival) -> Answer,
+    pub(super) heard: Option<std::sync::mpsc::Sender<Carried>>,
+}
 
-impl LinkController for Over {
-    fn on_arrival(&mut self, _: Instant, _: &Arrival, _: u64) {}
-    fn on_departure(&mut self, _: Instant, packet: &Arrival, _: u64) -> Answer {
-        match packet.carried {
-            pathmark_cc::Carried::Vcp(_) => Answer::Vcp(VcpAnswer {
-                code: VcpCode::Over,
-                r: None,
-                t_rho_ms: 200,
-                load_128: 140,
-                ..VcpAnswer::default()
-            }),
-            _ => Answer::None,
+impl LinkController for Answering {
+    fn on_arrival(&mut self, _: Instant, arrival: &Arrival, _: u64) {
+        if let Some(heard) = &self.heard {
+            heard.send(arrival.carried).unwrap();
         }
+    }
+    fn on_departure(&mut self, _: Instant, packet: &Arrival, _: u64) -> Answer {
+        (self.answer)(packet)
     }
     fn on_timer(&mut self, _: Instant, _: u64) {}
     fn deadline(&self) -> Option<Instant> {
@@ -45,11 +41,26 @@ impl LinkController for Over {
     }
 }
 
+/// Answers OVER to every packet of VCP.
+fn over(packet: &Arrival) -> Answer {
+    match packet.carried {
+        Carried::Vcp(_) => Answer::Vcp(VcpAnswer {
+            code: VcpCode::Over,
+            r: None,
+            t_rho_ms: 200,
+            load_128: 140,
+            ..VcpAnswer::default()
+        }),
+        _ => Answer::None,
+    }
+}
+
 pub(super) fn port(name: &str, mtu: u32, rate: Option<u64>, controller: bool) -> RouterPort {
     let queue = Box::new(DropTail::new(Limit::Packets(1000)));
     let mut port = Port::new(Instant::ZERO, queue, Shaper::new(rate));
     if controller {
-        port = port.with_controller(Instant::ZERO, Box::new(Over));
+        let (answer, heard) = (over as fn(&Arrival) -> Answer, None);
+        port = port.with_controller(Instant::ZERO, Box::new(Answering { answer, heard }));
     }
     let settings = PortSettings {
         name: name.to_owned(),
@@ -103,42 +114,6 @@ pub(super) fn router_of(memory: usize, mtu: u32, rate: Option<u64>, controller: 
 pub(super) const SRC: &str = "10.0.0.1";
 pub(super) const DST: &str = "10.1.0.2";
 
-/// An IP/UDP packet with a complete checksum.
-pub(super) fn udp(source: &str, destination: &str, ttl: u8, flags: u16, payload: &[u8]) -> Vec<u8> {
-    let length = (8 + payload.len()) as u16;
-    let mut bytes = Vec::new();
-    match (source.parse().unwrap(), destination.parse().unwrap()) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            bytes.extend([0x45, 0x02]);
-            bytes.extend((20 + length).to_be_bytes());
-            bytes.extend([0, 7]);
-            bytes.extend(flags.to_be_bytes());
-            bytes.extend([ttl, 17, 0, 0]);
-            bytes.extend(a.octets());
-            bytes.extend(b.octets());
-            renew(&mut bytes);
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            bytes.extend([0x60, 0x20, 0, 0]);
-            bytes.extend(length.to_be_bytes());
-            bytes.extend([17, ttl]);
-            bytes.extend(a.octets());
-            bytes.extend(b.octets());
-        }
-        _ => unreachable!(),
-    }
-    bytes.extend([0x12, 0x34, 0x56, 0x78]);
-    bytes.extend(length.to_be_bytes());
-    bytes.extend([0, 0]);
-    bytes.extend(payload);
-    let layout = Layout::walk(&bytes).unwrap();
-    let datagram = Datagram::locate(&bytes, &layout).unwrap();
-    let sum = datagram.compute_checksum(&bytes, &layout);
-    let at = layout.upper_offset() + 6;
-    bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-    bytes
-}
-
 pub(super) fn shimmed(tail: usize) -> Vec<u8> {
     let mut payload = Repr::initial(&Request::default(), true).emit().to_vec();
     payload.extend((0..tail).map(|i| i as u8 | 0x40));
@@ -159,13 +134,6 @@ pub(super) fn partial_udp() -> Offload {
         checksum: Some(Partial { start, offset }),
         gso: None,
     }
-}
-
-/// Renews the checksum of an IPv4 header without options.
-pub(super) fn renew(packet: &mut [u8]) {
-    packet[10..12].fill(0);
-    let sum = Sum::new().bytes(&packet[..20]).finish();
-    packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Sends a packet without offload work.

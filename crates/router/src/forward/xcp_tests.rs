@@ -3,8 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::{
-    Answer, Arrival, Carried, Duration, Instant, LinkAlgorithm, LinkController, LinkMetrics,
-    Request, XcpAnswer, XcpRequest,
+    Answer, Arrival, Carried, Duration, Instant, LinkAlgorithm, Request, XcpAnswer, XcpRequest,
 };
 use pathmark_shim::ip::Layout;
 use xcp_proto::header::{Body, LastRouter};
@@ -15,36 +14,18 @@ use super::tests::*;
 use super::{Identity, Router};
 use crate::offload::Offload;
 
-/// The rate that [`Grant`] grants, in bytes per second.
+/// The rate that is granted, in bytes per second.
 const GRANT: i64 = 500 << 16;
 
-/// Grants the same to everyone, and records the packets that it receives.
-#[derive(Debug)]
-struct Grant {
-    heard: std::sync::mpsc::Sender<Carried>,
-}
-
-impl LinkController for Grant {
-    fn on_arrival(&mut self, _: Instant, arrival: &Arrival, _: u64) {
-        self.heard.send(arrival.carried).unwrap();
-    }
-    fn on_departure(&mut self, _: Instant, packet: &Arrival, _: u64) -> Answer {
-        match packet.carried {
-            Carried::Xcp(xcp) => Answer::Xcp(XcpAnswer {
-                delta: xcp.delta.min(GRANT),
-                bounding: GRANT < xcp.delta,
-                ..XcpAnswer::default()
-            }),
-            _ => Answer::None,
-        }
-    }
-    fn on_timer(&mut self, _: Instant, _: u64) {}
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-    fn on_capacity(&mut self, _: Instant, _: u64) {}
-    fn metrics(&self) -> LinkMetrics {
-        LinkMetrics::default()
+/// Grants the same to everyone.
+fn grant(packet: &Arrival) -> Answer {
+    match packet.carried {
+        Carried::Xcp(xcp) => Answer::Xcp(XcpAnswer {
+            delta: xcp.delta.min(GRANT),
+            bounding: GRANT < xcp.delta,
+            ..XcpAnswer::default()
+        }),
+        _ => Answer::None,
     }
 }
 
@@ -63,7 +44,11 @@ fn granting() -> (Router, std::sync::mpsc::Receiver<Carried>) {
     };
     router.configure(id, classifier, crate::ip::TokenBucket::new(0, 0));
     let port = router.port_mut(OUT).unwrap().link.port_mut();
-    port.set_controller(Instant::ZERO, Some(Box::new(Grant { heard })));
+    let law = Answering {
+        answer: grant,
+        heard: Some(heard),
+    };
+    port.set_controller(Instant::ZERO, Some(Box::new(law)));
     (router, heard_by)
 }
 

@@ -4,6 +4,7 @@ use pathmark_shim::ip::{Fragment, Layout};
 use proptest::prelude::*;
 
 use super::*;
+use crate::test_packets::ip;
 
 fn packet(options: &[u8], payload: usize, field: u16) -> Vec<u8> {
     let header = 20 + options.len();
@@ -68,26 +69,22 @@ fn refuses_what_must_not_be() {
     assert_eq!(first, Fragment::First);
 }
 
+fn counted(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8).collect()
+}
+
 fn v4(len: usize) -> Vec<u8> {
-    let mut bytes = vec![0x45, 0, 0, 0, 1, 2, 0, 0, 64, 1, 0, 0];
-    bytes.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-    bytes.extend((0..len).map(|i| (i % 251) as u8));
-    put(&mut bytes, 2, (20 + len) as u16);
-    bytes
+    ip("10.0.0.1", "10.0.0.2", 64, 0, 1, &counted(len))
+}
+
+fn v6(len: usize) -> Vec<u8> {
+    ip("fd00::1", "fd00::2", 64, 0, 58, &counted(len))
 }
 
 fn pieces_v4(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     let mut fragments = Fragments::new(packet, mtu).unwrap();
     let mut out = [0; 2_000];
     std::iter::from_fn(|| fragments.next_into(&mut out).map(|len| out[..len].to_vec())).collect()
-}
-
-fn v6(len: usize) -> Vec<u8> {
-    let mut bytes = vec![0x60, 0, 0, 0, 0, 0, 58, 64];
-    bytes.extend([0xFD; 32]);
-    bytes.extend((0..len).map(|i| (i % 251) as u8));
-    put(&mut bytes, 4, len as u16);
-    bytes
 }
 
 proptest! {

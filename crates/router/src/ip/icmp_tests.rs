@@ -6,28 +6,19 @@ use pathmark_shim::ip::Layout;
 use proptest::prelude::*;
 
 use super::icmp::{IcmpError, echo_reply, error};
+use crate::test_packets::ip;
 
-fn v4(protocol: u8, from: [u8; 4], to: [u8; 4], upper: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x45, 0];
-    bytes.extend(((20 + upper.len()) as u16).to_be_bytes());
-    bytes.extend([0, 1, 0, 0, 1, protocol, 0, 0]);
-    bytes.extend(from);
-    bytes.extend(to);
-    bytes.extend(upper);
-    bytes
+fn v4(protocol: u8, from: &str, to: &str, upper: &[u8]) -> Vec<u8> {
+    ip(from, to, 1, 0, protocol, upper)
 }
 
-fn v6(next: u8, from: u8, to: [u8; 16], upper: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x60, 0, 0, 0];
-    bytes.extend((upper.len() as u16).to_be_bytes());
-    bytes.extend([next, 1]);
-    bytes.extend([0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, from]);
-    bytes.extend(to);
-    bytes.extend(upper);
-    bytes
+fn v6(next: u8, to: &str, upper: &[u8]) -> Vec<u8> {
+    ip("fd00::1", to, 1, 0, next, upper)
 }
 
-const HOST6: [u8; 16] = [0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+const HOST: &str = "10.0.0.1";
+const OTHER: &str = "10.0.0.2";
+const OTHER6: &str = "fd00::2";
 
 fn about(packet: &[u8], what: IcmpError) -> Option<Vec<u8>> {
     let layout = Layout::walk(packet).unwrap();
@@ -65,7 +56,7 @@ fn checksums_hold(message: &[u8]) -> bool {
 #[test]
 fn time_exceeded_quotes_the_packet() {
     let upper = [0, 1, 0, 2, 0, 12, 0, 0, 1, 2, 3, 4];
-    let packet = v4(17, [10, 0, 0, 1], [10, 0, 0, 2], &upper);
+    let packet = v4(17, HOST, OTHER, &upper);
     let message = about(&packet, IcmpError::TimeExceeded).unwrap();
     assert!(checksums_hold(&message));
     assert_eq!(message[9], 1);
@@ -76,12 +67,12 @@ fn time_exceeded_quotes_the_packet() {
 
 #[test]
 fn too_big_tells_the_mtu() {
-    let packet = v4(6, [10, 0, 0, 1], [10, 0, 0, 2], &[0; 1400]);
+    let packet = v4(6, HOST, OTHER, &[0; 1400]);
     let message = about(&packet, IcmpError::TooBig(1280)).unwrap();
     assert_eq!(message.len(), 576);
     assert_eq!(message[20..22], [3, 4]);
     assert_eq!(message[24..28], [0, 0, 5, 0]);
-    let packet = v6(6, 1, HOST6, &[0; 1400]);
+    let packet = v6(6, OTHER6, &[0; 1400]);
     let message = about(&packet, IcmpError::TooBig(1280)).unwrap();
     assert_eq!(message.len(), 1280);
     assert!(checksums_hold(&message));
@@ -91,23 +82,20 @@ fn too_big_tells_the_mtu() {
 
 #[test]
 fn nothing_is_said_where_nothing_must_be() {
-    let (host, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
-    let mut later = v4(17, host, other, &[0; 8]);
+    let mut later = v4(17, HOST, OTHER, &[0; 8]);
     later[7] = 1;
-    let mut all_nodes = [0; 16];
-    all_nodes[..2].copy_from_slice(&[0xFF, 2]);
     let of_kind = |kind: u8| [kind, 0, 0, 0, 0, 0, 0, 0];
     for (packet, silent, what) in [
-        (v4(17, host, other, &[0; 8]), false, "a datagram"),
-        (v4(1, host, other, &of_kind(3)), true, "an error"),
-        (v4(1, host, other, &of_kind(8)), false, "a query"),
-        (v4(17, [224, 0, 0, 1], other, &[0; 8]), true, "from a group"),
-        (v4(17, [0; 4], other, &[0; 8]), true, "from nobody"),
-        (v4(17, host, [255; 4], &[0; 8]), true, "to all"),
+        (v4(17, HOST, OTHER, &[0; 8]), false, "a datagram"),
+        (v4(1, HOST, OTHER, &of_kind(3)), true, "an error"),
+        (v4(1, HOST, OTHER, &of_kind(8)), false, "a query"),
+        (v4(17, "224.0.0.1", OTHER, &[0; 8]), true, "from a group"),
+        (v4(17, "0.0.0.0", OTHER, &[0; 8]), true, "from nobody"),
+        (v4(17, HOST, "255.255.255.255", &[0; 8]), true, "to all"),
         (later, true, "a later fragment"),
-        (v6(17, 1, all_nodes, &[0; 8]), true, "to all nodes"),
-        (v6(58, 1, HOST6, &of_kind(3)), true, "an error of IPv6"),
-        (v6(58, 1, HOST6, &of_kind(128)), false, "a query of IPv6"),
+        (v6(17, "ff02::1", &[0; 8]), true, "to all nodes"),
+        (v6(58, OTHER6, &of_kind(3)), true, "an error of IPv6"),
+        (v6(58, OTHER6, &of_kind(128)), false, "a query of IPv6"),
     ] {
         let said = about(&packet, IcmpError::NoRoute);
         assert_eq!(said.is_none(), silent, "{what}");
@@ -122,13 +110,13 @@ fn echo_requests_are_answered() {
         assert!(checksums_hold(&out[..len]));
         Some(out[..len].to_vec())
     };
-    let (host, own) = ([10, 0, 0, 1], [192, 0, 2, 1]);
-    let out = reply(&v4(1, host, own, &[8, 0, 9, 9, 1, 2, 3, 4, 5])).unwrap();
+    let own = "192.0.2.1";
+    let out = reply(&v4(1, HOST, own, &[8, 0, 9, 9, 1, 2, 3, 4, 5])).unwrap();
     assert_eq!(out[12..20], [192, 0, 2, 1, 10, 0, 0, 1]);
     assert_eq!((out[20], &out[24..]), (0, &[1, 2, 3, 4, 5][..]));
-    let out = reply(&v6(58, 1, HOST6, &[128, 0, 9, 9, 1, 2, 3, 4])).unwrap();
+    let out = reply(&v6(58, OTHER6, &[128, 0, 9, 9, 1, 2, 3, 4])).unwrap();
     assert_eq!(out[40], 129);
-    assert_eq!(reply(&v4(17, host, own, &[8; 8])), None);
+    assert_eq!(reply(&v4(17, HOST, own, &[8; 8])), None);
 }
 
 proptest! {

@@ -4,6 +4,7 @@ use pathmark_shim::ip::Layout;
 use proptest::prelude::*;
 
 use super::*;
+use crate::test_packets::{ip, renew};
 
 /// RFC 1071, word by word.
 fn ones_complement(bytes: &[u8]) -> u16 {
@@ -33,23 +34,17 @@ fn super_packet(v6: bool, tcp: bool, payload: &[u8]) -> (Vec<u8>, usize) {
     let (upper, protocol) = (if v6 { 40 } else { 20 }, if tcp { 6 } else { 17 });
     let own = if tcp { 32 } else { 8 };
     let length = own + payload.len();
-    let mut bytes = if v6 {
-        let mut h = vec![0x60, 0, 0, 1, 0, 0, protocol, 64];
-        h[4..6].copy_from_slice(&(length as u16).to_be_bytes());
-        for host in [1, 2] {
-            h.extend([0xFD; 15]);
-            h.push(host);
-        }
-        h
+    let (from, to) = if v6 {
+        ("fd00::1", "fd00::2")
     } else {
-        let total = (20 + length) as u16;
-        let mut h = vec![0x45, 2, 0, 0, 0xFF, 0xFE, 0x40, 0, 64, protocol, 0, 0];
-        h[2..4].copy_from_slice(&total.to_be_bytes());
-        h.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-        let sum = !ones_complement(&h);
-        h[10..12].copy_from_slice(&sum.to_be_bytes());
-        h
+        ("10.0.0.1", "10.0.0.2")
     };
+    let mut bytes = ip(from, to, 64, 0x4000, protocol, &vec![0; length]);
+    bytes.truncate(upper);
+    if !v6 {
+        bytes[4..6].copy_from_slice(&[0xFF, 0xFE]);
+        renew(&mut bytes);
+    }
     if tcp {
         bytes.extend([
             0x12, 0x34, 0, 80, 0xFF, 0xFF, 0xFF, 0, 9, 9, 9, 9, 0x80, 0x18, 1, 2, 0, 0, 0, 0,

@@ -19,10 +19,8 @@ async fn curl(arguments: &[&str]) -> (String, Option<i32>) {
     curl.args(["--silent", "--show-error", "--max-time", "20"]);
     let output = curl.args(arguments).stderr(Stdio::inherit()).output();
     let output = within(output).await.unwrap();
-    (
-        String::from_utf8(output.stdout).unwrap(),
-        output.status.code(),
-    )
+    let said = String::from_utf8(output.stdout).unwrap();
+    (said, output.status.code())
 }
 
 #[tokio::test(flavor = "multi_thread")]

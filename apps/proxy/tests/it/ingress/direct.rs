@@ -17,9 +17,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// A target that doesn't answer within this time counts as silent.
-const SILENCE: Duration = Duration::from_millis(300);
-
 #[derive(Clone, Default)]
 pub(crate) struct Direct {
     names: Arc<HashMap<String, IpAddr>>,
@@ -81,8 +78,6 @@ impl Direct {
 fn refusal(error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Refusal::Refused,
-        io::ErrorKind::TimedOut => Refusal::TimedOut,
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => Refusal::Unreachable,
         _ => Refusal::Proxy(error.to_string()),
     }
 }
@@ -97,10 +92,8 @@ impl Outbound for Direct {
         target: &Target,
         _early: &mut (impl AsyncRead + Send + Unpin),
     ) -> Result<(Reader, Writer), Refusal> {
-        let connecting = TcpStream::connect(self.address(target)?);
-        let connected = tokio::time::timeout(SILENCE, connecting).await;
-        let stream = connected.map_err(|_| Refusal::TimedOut)?;
-        let stream = stream.map_err(|error| refusal(&error))?;
+        let connected = TcpStream::connect(self.address(target)?).await;
+        let stream = connected.map_err(|error| refusal(&error))?;
         stream.set_nodelay(true).unwrap();
         let (read, write) = stream.into_split();
         Ok((Reader(read), Writer(Some(write))))

@@ -171,29 +171,6 @@ async fn forwarded(bed: &Bed<impl Outbound>, target: &Target) -> ErrorKind {
     within(read).await.unwrap_err().kind()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_has_its_cause() {
-    let (_bound, refused) = closed();
-    let (_listener, _waiting, silent) = silent();
-    let name = "missing.invalid:80".parse().unwrap();
-    // TCP has no broadcast, so there is no route (tcp(7): ENETUNREACH).
-    let unreachable = "255.255.255.255:80".parse().unwrap();
-    let bed = Bed::new(Direct::default());
-    for (target, socks, http) in [
-        (&refused, 5, 502),
-        (&silent, 6, 504),
-        (&unreachable, 3, 502),
-        (&name, 4, 502),
-    ] {
-        let got = within(bed.connect(Way::Socks, target)).await.unwrap_err();
-        assert_eq!(got, socks, "{target}");
-        let got = within(bed.connect(Way::Http, target)).await.unwrap_err();
-        assert_eq!(got, http, "{target}");
-        assert_eq!(forwarded(&bed, target).await, ErrorKind::ConnectionReset);
-    }
-    assert_eq!(bed.ingress.counts().refused, 12);
-}
-
 async fn refusals_have_their_causes(bed: &Bed<impl Outbound>) {
     let (_bound, refused) = closed();
     for (way, expected) in [(Way::Socks, 5), (Way::Http, 502)] {
@@ -204,18 +181,25 @@ async fn refusals_have_their_causes(bed: &Bed<impl Outbound>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_of_the_proxy_has_its_cause() {
+async fn a_refusal_has_its_cause() {
     let target = "192.0.2.1:80".parse().unwrap();
     for (refusal, socks, http) in [
+        (Refusal::Refused, 5, 502),
+        (Refusal::TimedOut, 6, 504),
+        (Refusal::Unreachable, 3, 502),
+        (Refusal::Name, 4, 502),
         (Refusal::Denied, 2, 403),
         (Refusal::Busy, 1, 503),
         (Refusal::Proxy("it was stopped".into()), 1, 502),
     ] {
         let bed = Bed::new(Direct::refusing(refusal.clone()));
-        let got = within(bed.connect(Way::Socks, &target)).await.unwrap_err();
-        assert_eq!(got, socks, "{refusal}");
-        let got = within(bed.connect(Way::Http, &target)).await.unwrap_err();
-        assert_eq!(got, http, "{refusal}");
+        for (way, expected) in [(Way::Socks, socks), (Way::Http, http)] {
+            let got = within(bed.connect(way, &target)).await.unwrap_err();
+            assert_eq!(got, expected, "{way:?}: {refusal}");
+        }
+        let forwarded = forwarded(&bed, &target).await;
+        assert_eq!(forwarded, ErrorKind::ConnectionReset, "{refusal}");
+        assert_eq!(bed.ingress.counts().refused, 3, "{refusal}");
     }
 }
 

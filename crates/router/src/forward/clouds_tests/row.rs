@@ -3,14 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pathmark_cc::{CloudEstimate, CloudMetrics, LinkAlgorithm, XcpRequest};
-use pathmark_link::queue::{DropTail, Limit};
-use pathmark_link::{Link, LinkConfig, Port, Schedule, Shaper, WireConfig};
 use xcp_edge::{Edge, Estimator, Key, Limits, Measurer, Own, Prober, Requester};
 use xcp_proto::Repr;
 use xcp_proto::header::{Body, LastRouter};
 
-use super::super::super::tests::udp;
-use super::super::super::{Classifier, Identity, PortSettings, RouterConfig, RouterPort};
+use super::super::super::tests::{self, udp};
+use super::super::super::{Classifier, Identity, RouterPort};
 use super::*;
 use crate::ip::{Routes, TokenBucket};
 
@@ -40,25 +38,17 @@ fn own(router: u8) -> Own {
 
 fn port(router: u8, megabits: u64, law: &str) -> RouterPort {
     let rate = megabits * 125_000;
-    let queue = Box::new(DropTail::new(Limit::Packets(1000)));
-    let mut port = Port::new(Instant::ZERO, queue, Shaper::new(Some(rate)));
+    let mut port = tests::port("", 1500, Some(rate), false);
     let law: LinkAlgorithm = law.parse().unwrap();
     if law.name() != "none" {
-        let controller = law.controller(Instant::ZERO, rate, 1);
-        port.set_controller(Instant::ZERO, Some(controller));
+        let controller = Some(law.controller(Instant::ZERO, rate, 1));
+        port.link
+            .port_mut()
+            .set_controller(Instant::ZERO, controller);
     }
-    let settings = PortSettings {
-        mtu: 1500,
-        addresses: vec![address(router).into(), address_v6(router).into()],
-        measures: law.measured_estimate(),
-        ..PortSettings::default()
-    };
-    let link = Link::new(LinkConfig {
-        port,
-        wire: WireConfig::default(),
-        schedule: Schedule::default(),
-    });
-    RouterPort::new(settings, link)
+    port.settings.addresses = vec![address(router).into(), address_v6(router).into()];
+    port.settings.measures = law.measured_estimate();
+    port
 }
 
 pub(super) fn meter(router: u8, secret: &[u8]) -> CloudMeter {
@@ -105,15 +95,12 @@ impl Row {
             .map(|((law, rate), id)| {
                 let mut name = Identity::new(u16::from(id) + 1);
                 (name.v4, name.v6) = (address(id), address_v6(id));
-                let mut router = Router::new(RouterConfig {
-                    id: name,
-                    memory: 10_000_000,
-                    classifier: Classifier {
-                        shims: true,
-                        ..Classifier::default()
-                    },
-                    icmp: TokenBucket::new(100, 5),
-                });
+                let mut router = tests::router(1500, None, false);
+                let classifier = Classifier {
+                    shims: true,
+                    ..Classifier::default()
+                };
+                router.configure(name, classifier, TokenBucket::new(100, 5));
                 let mut routes = Routes::new();
                 let mut ends = vec![
                     (SENDER.parse().unwrap(), BACK),
