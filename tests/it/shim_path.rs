@@ -18,6 +18,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::runtime::Builder;
 
 const ALPN: &[u8] = b"shim-path";
 const NAME: &str = "server.test";
@@ -142,14 +143,17 @@ impl Pair {
     }
 }
 
-async fn bounded<T>(test: impl Future<Output = T>) -> T {
+/// Runs a test within a time limit.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_all().build();
     let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, test).await.expect("in time")
+    let bounded = async { tokio::time::timeout(limit, test).await };
+    runtime.unwrap().block_on(bounded).expect("in time");
 }
 
-#[tokio::test]
-async fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
-    bounded(async {
+#[test]
+fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
+    run(async {
         for law in ["vcp+bise+wlte", "xcp", "xcp[every=4]"] {
             let weather = Weather {
                 eats_shims: true,
@@ -171,14 +175,13 @@ async fn a_path_that_eats_shims_becomes_plain_quic_within_a_few_round_trips() {
             let sent: u64 = pair.sides().map(|s| s.stats().shims_sent).iter().sum();
             assert_eq!(eaten, sent, "{law}");
         }
-    })
-    .await;
+    });
 }
 
 /// In the middle of a connection, the path begins to drop datagrams with shims.
-#[tokio::test]
-async fn a_path_that_begins_to_eat_shims_becomes_plain_too() {
-    bounded(async {
+#[test]
+fn a_path_that_begins_to_eat_shims_becomes_plain_too() {
+    run(async {
         let pair = pair("vcp+bise+wlte", WEATHER).await;
         pair.exchange().await;
         for side in pair.sides() {
@@ -193,13 +196,12 @@ async fn a_path_that_begins_to_eat_shims_becomes_plain_too() {
         for side in pair.sides() {
             assert!(!side.path_report().passes_shims, "{:?}", side.path_report());
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_path_without_routers_runs_on_cubic() {
-    bounded(async {
+#[test]
+fn a_path_without_routers_runs_on_cubic() {
+    run(async {
         for (law, kind) in [("vcp+bise+wlte", 0), ("xcp", 1), ("xcp[form=compact]", 1)] {
             let pair = pair(law, WEATHER).await;
             pair.exchange().await;
@@ -220,15 +222,14 @@ async fn a_path_without_routers_runs_on_cubic() {
                 );
             }
         }
-    })
-    .await;
+    });
 }
 
 /// Since both signals are offered, each side uses the one of its own law, and switches to another
 /// when its law is changed.
-#[tokio::test]
-async fn each_side_sends_by_its_own_law() {
-    bounded(async {
+#[test]
+fn each_side_sends_by_its_own_law() {
+    run(async {
         let (server, pin) = server("vcp+bise+wlte");
         let proxy = Proxy::start(server.local_address(), WEATHER, 1).await;
         let (client, config) = client("xcp", pin);
@@ -256,15 +257,14 @@ async fn each_side_sends_by_its_own_law() {
             let stats = side.stats();
             assert_eq!((stats.shims_bad, stats.feedback_bad), (0, 0), "{stats:?}");
         }
-    })
-    .await;
+    });
 }
 
 /// The shim's checksum detects a bit error in the shim, and the packet's authentication one in the
 /// packet. Neither stops the transfer.
-#[tokio::test]
-async fn damaged_shims_are_not_believed() {
-    bounded(async {
+#[test]
+fn damaged_shims_are_not_believed() {
+    run(async {
         let weather = Weather {
             drop: 10,
             corrupt: 50,
@@ -282,13 +282,12 @@ async fn damaged_shims_are_not_believed() {
             assert_eq!(side.path_report().controller.ruling, "cubic");
             assert!(side.path_report().passes_shims);
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn shims_survive_a_nat_that_rebinds() {
-    bounded(async {
+#[test]
+fn shims_survive_a_nat_that_rebinds() {
+    run(async {
         let pair = pair("vcp+bise+wlte", WEATHER).await;
         pair.exchange().await;
         let before = pair.server.remote_address();
@@ -299,8 +298,7 @@ async fn shims_survive_a_nat_that_rebinds() {
             assert_eq!(side.stats().feedback_bad, 0, "{:?}", side.stats());
             assert!(side.path_report().passes_shims, "{:?}", side.path_report());
         }
-    })
-    .await;
+    });
 }
 
 /// Asserts that no shims are used if the peer is plain QUIC.
@@ -311,9 +309,9 @@ fn assert_plain(ours: &Connection) {
     assert_eq!((stats.shims_sent, stats.feedback_received), (0, 0));
 }
 
-#[tokio::test]
-async fn a_server_that_is_plain_quic_gets_plain_quic() {
-    bounded(async {
+#[test]
+fn a_server_that_is_plain_quic_gets_plain_quic() {
+    run(async {
         let (certificate, key) = certificate();
         let pin = Pin::of(&certificate);
         let mut tls = rustls::ServerConfig::builder_with_provider(provider())
@@ -334,13 +332,12 @@ async fn a_server_that_is_plain_quic_gets_plain_quic() {
         let send = ours.open_uni().await.unwrap();
         carry(send, async { theirs.accept_uni().await.unwrap() }, 3).await;
         assert_plain(&ours);
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_client_that_is_plain_quic_gets_plain_quic() {
-    bounded(async {
+#[test]
+fn a_client_that_is_plain_quic_gets_plain_quic() {
+    run(async {
         let (certificate, key) = certificate();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate.clone()).unwrap();
@@ -361,6 +358,5 @@ async fn a_client_that_is_plain_quic_gets_plain_quic() {
         let send = ours.open_uni().await.unwrap();
         carry(send, async { theirs.accept_uni().await.unwrap() }, 4).await;
         assert_plain(&ours);
-    })
-    .await;
+    });
 }

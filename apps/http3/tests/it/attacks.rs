@@ -12,11 +12,11 @@ use pathmark_http3::root::Existing;
 use pathmark_http3::wire::{ALPN, LinkError};
 use tokio::task::JoinSet;
 
-use crate::support::{Served, ask, bounded, content, get, link, path, request, until};
+use crate::support::{Served, ask, bounded, content, get, link, path, request, run, serves, until};
 
-#[tokio::test]
-async fn requests_without_progress_are_reset() {
-    bounded(async {
+#[test]
+fn requests_without_progress_are_reset() {
+    run(async {
         let limits = Limits {
             requests: 5,
             head_time: Duration::from_millis(300),
@@ -52,20 +52,17 @@ async fn requests_without_progress_are_reset() {
         let mut unread = link.request(request("GET", "/large", &[])).await.unwrap();
         unread.finish(None).await.unwrap();
         assert!(matches!(put.response().await, Err(LinkError::Reset { .. })));
-        let fine = get(&link, "/small", &[]).await;
-        assert_eq!(fine.content, b"small");
+        serves(&link, "/small", b"small").await;
         dripping.await.unwrap();
         until(|| served.origin.counts().timed_out >= 7).await;
         assert_eq!(served.names(), ["large", "small"]);
-    })
-    .await;
+    });
 }
 
-/// Of two paths, something in front of the server may have checked the other one.
 /// Trailer sections have no pseudo-header fields.
-#[tokio::test]
-async fn a_path_in_a_trailer_section_stores_nothing() {
-    bounded(async {
+#[test]
+fn a_path_in_a_trailer_section_stores_nothing() {
+    run(async {
         let served = Served::new(PutRights::New);
         let connection = served.connect().await;
         let cases = [
@@ -90,13 +87,13 @@ async fn a_path_in_a_trailer_section_stores_nothing() {
             assert_eq!(recv.read_chunk().await.is_ok(), !names.is_empty());
             until(|| served.names() == names).await;
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test]
-async fn a_request_with_two_paths_is_reset() {
-    bounded(async {
+/// Of two paths, something in front of the server may have checked the other one.
+#[test]
+fn a_request_with_two_paths_is_reset() {
+    run(async {
         let served = Served::new(PutRights::None);
         served.write("a", b"a").await;
         served.write("b", b"b").await;
@@ -115,14 +112,13 @@ async fn a_request_with_two_paths_is_reset() {
             send.finish().unwrap();
             assert_eq!(recv.read_chunk().await.is_ok(), is_fine, "{more:x?}");
         }
-    })
-    .await;
+    });
 }
 
 /// If a file changes during its response, the client must not accept the response as complete.
-#[tokio::test]
-async fn a_file_that_changes_meanwhile_breaks_its_response() {
-    bounded(async {
+#[test]
+fn a_file_that_changes_meanwhile_breaks_its_response() {
+    run(async {
         let served = Served::new(PutRights::None);
         served.write("file", &content(30_000_000)).await;
         let link = served.link().await;
@@ -140,8 +136,7 @@ async fn a_file_that_changes_meanwhile_breaks_its_response() {
         };
         assert!(matches!(end, Err(LinkError::Reset { .. })), "{end:?}");
         assert_eq!(served.origin.counts().broken_off, 1);
-    })
-    .await;
+    });
 }
 
 /// If only the metadata of a file changes, or its name leads to another file, then the transferred
@@ -232,9 +227,9 @@ async fn metadata_alone_breaks_no_transfer() {
 
 /// A header section above the limit gets a status, and a frame far above it a reset. The origin
 /// continues to serve.
-#[tokio::test]
-async fn large_heads_are_refused() {
-    bounded(async {
+#[test]
+fn large_heads_are_refused() {
+    run(async {
         let limits = Limits {
             head_bytes: 4096,
             ..Limits::default()
@@ -242,8 +237,7 @@ async fn large_heads_are_refused() {
         let served = Served::limited(PutRights::None, limits);
         served.write("small", b"small").await;
         let link = served.link().await;
-        let fine = get(&link, "/small", &[]).await;
-        assert_eq!(fine.content, b"small");
+        serves(&link, "/small", b"small").await;
         // HEADERS of 2^62 - 1 bytes.
         let connection = served.connect().await;
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
@@ -252,17 +246,15 @@ async fn large_heads_are_refused() {
             .unwrap();
         assert!(recv.read_chunk().await.is_err());
         assert!(connection.close_reason().is_none());
-        let fine = get(&link, "/small", &[]).await;
-        assert_eq!(fine.content, b"small");
-    })
-    .await;
+        serves(&link, "/small", b"small").await;
+    });
 }
 
 /// A thousand requests that never end, on ten connections: each is reset in time, and in the
 /// meantime another client gets its file.
-#[tokio::test]
-async fn a_thousand_slow_requests_stop_no_other() {
-    bounded(async {
+#[test]
+fn a_thousand_slow_requests_stop_no_other() {
+    run(async {
         let limits = Limits {
             head_time: Duration::from_secs(1),
             ..Limits::default()
@@ -287,15 +279,14 @@ async fn a_thousand_slow_requests_stop_no_other() {
             assert!(recv.read_chunk().await.is_err());
         }
         assert_eq!(served.origin.counts().timed_out, 1000);
-    })
-    .await;
+    });
 }
 
 /// The number of incomplete requests is limited. Those above the limit end immediately instead of
 /// timing out. In the meantime, another host is served.
-#[tokio::test]
-async fn requests_that_have_begun_are_bounded() {
-    bounded(async {
+#[test]
+fn requests_that_have_begun_are_bounded() {
+    run(async {
         let limits = Limits {
             heads: 64,
             head_time: Duration::from_secs(600),
@@ -322,8 +313,7 @@ async fn requests_that_have_begun_are_bounded() {
             assert!(ended.is_err());
         }
         let link = served.link_from("127.0.0.2").await;
-        let fine = get(&link, "/small", &[]).await;
-        assert_eq!(fine.content, b"small");
+        serves(&link, "/small", b"small").await;
         assert_eq!(served.origin.counts().timed_out, 0);
         // A client can only open few streams until its requests arrive.
         let connection = served.connect().await;
@@ -334,8 +324,7 @@ async fn requests_that_have_begun_are_bounded() {
             streams.push(stream.unwrap());
         }
         assert_eq!(streams.len(), 128);
-    })
-    .await;
+    });
 }
 
 /// One host or two occupy all places with content that never ends, over one connection or many.
@@ -380,9 +369,9 @@ async fn no_host_holds_the_places_of_others() {
 }
 
 /// Hashing large files ends with the clients that requested it, and doesn't delay others.
-#[tokio::test]
-async fn hashing_ends_with_its_client() {
-    bounded(async {
+#[test]
+fn hashing_ends_with_its_client() {
+    run(async {
         let served = Served::new(PutRights::None);
         let large = std::fs::File::create(served.directory.path().join("large")).unwrap();
         large.set_len(1 << 40).unwrap();
@@ -404,14 +393,13 @@ async fn hashing_ends_with_its_client() {
         until(|| served.origin.counts().broken_off >= 1).await;
         connection.close(0x10c_u32.into(), b"");
         until(|| served.origin.counts().broken_off >= 8).await;
-    })
-    .await;
+    });
 }
 
 /// While one client occupies all places, others get a status that tells them to try again.
-#[tokio::test]
-async fn requests_above_the_limit_of_all_connections_are_refused() {
-    bounded(async {
+#[test]
+fn requests_above_the_limit_of_all_connections_are_refused() {
+    run(async {
         let limits = Limits {
             transfers: 1,
             stall: Duration::from_millis(300),
@@ -438,8 +426,6 @@ async fn requests_above_the_limit_of_all_connections_are_refused() {
         assert_eq!(refused.status().as_u16(), 503);
         assert_eq!(refused.field("retry-after"), "5");
         assert_eq!(stored.as_u16(), 201);
-        let fine = get(&other, "/small", &[]).await;
-        assert_eq!(fine.content, b"small");
-    })
-    .await;
+        serves(&other, "/small", b"small").await;
+    });
 }

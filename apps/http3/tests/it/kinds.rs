@@ -17,10 +17,7 @@ use pathmark_http3::root::Root;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-use crate::support::{
-    Fetched, Identity, Served, client, connect, fetch_tree, get, link, names, path, serve, status,
-    until,
-};
+use crate::support::{Fetched, Served, fetch_tree, get, names, path, serve, status, until};
 
 /// Fetches everything from the server, and returns the result for each entry.
 async fn fetch_all(client: &Client, target: &Path) -> Fetched {
@@ -73,17 +70,15 @@ async fn devices_are_not_served() {
         ..Rules::default()
     };
     let root = Root::open(Path::new("/dev")).unwrap();
-    let identity = Identity::new();
-    let address = serve(&identity, Origin::new(root, rules, Limits::default()));
-    let link = link(connect(&identity, address).await).await;
+    let site = serve(Origin::new(root, rules, Limits::default()));
+    let link = site.link().await;
     for device in ["/null", "/zero", "/full", "/random"] {
         let got = status(&link, ("GET", device), &[], b"").await;
         assert_eq!(got, 403, "{device}");
         let put = status(&link, ("PUT", device), &[], b"x").await;
         assert!((400..500).contains(&put), "{device}: {put}");
     }
-    let listed = client(&identity, address).await.list(&path("/")).await;
-    let listed = listed.unwrap();
+    let listed = site.client().await.list(&path("/")).await.unwrap();
     let null = listed.iter().find(|entry| entry.name == b"null").unwrap();
     assert_eq!((null.kind, null.size), (Kind::Special, 0));
 }

@@ -16,7 +16,7 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    Identity, NAME, Served, bounded, client, content, loopback, names, path, request,
+    Identity, NAME, Served, client, content, loopback, names, path, request, run,
 };
 
 const LARGE: usize = 5_000_000;
@@ -65,9 +65,9 @@ async fn ask(sender: &mut Sender, request: Request<()>, body: &[u8]) -> (Respons
     (head, content)
 }
 
-#[tokio::test]
-async fn quinn_fetches_and_stores_at_the_origin() {
-    bounded(async {
+#[test]
+fn quinn_fetches_and_stores_at_the_origin() {
+    run(async {
         let served = Served::new(PutRights::New);
         let large = content(LARGE);
         served.write("large", &large).await;
@@ -94,8 +94,7 @@ async fn quinn_fetches_and_stores_at_the_origin() {
         let (head, _) = ask(&mut sender, request("PUT", "/stored", &fields), &large).await;
         assert_eq!(head.status(), StatusCode::PRECONDITION_FAILED);
         assert_eq!(served.origin.counts().broken_off, 0);
-    })
-    .await;
+    });
 }
 
 /// Starts a server on quinn that serves one content with ranges, and aborts its first response.
@@ -155,9 +154,9 @@ fn quinn_server(identity: &Identity, body: Vec<u8>) -> SocketAddr {
     address
 }
 
-#[tokio::test]
-async fn the_client_fetches_from_quinn_and_goes_on_after_a_break() {
-    bounded(async {
+#[test]
+fn the_client_fetches_from_quinn_and_goes_on_after_a_break() {
+    run(async {
         let identity = Identity::new();
         let large = content(LARGE);
         let address = quinn_server(&identity, large.clone());
@@ -172,6 +171,5 @@ async fn the_client_fetches_from_quinn_and_goes_on_after_a_break() {
         assert!(fetched.resumed > 0 && fetched.bytes == LARGE as u64);
         assert!(std::fs::read(&target).unwrap() == large);
         assert_eq!(names(here.path()), ["target"]);
-    })
-    .await;
+    });
 }

@@ -10,12 +10,12 @@ use pathmark_proxy::server::Access;
 use pathmark_proxy::target::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Served, access, bounded, echo, failure, listener, until};
+use crate::support::{Served, access, echo, failure, listener, run, until};
 
 /// After the limit is raised, an existing connection that has used all of its streams gets more.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_raised_limit_holds_for_connections_that_are_there() {
-    bounded(async {
+#[test]
+fn a_raised_limit_holds_for_connections_that_are_there() {
+    run(async {
         let limited = |flows_per_user| Access {
             flows_per_user,
             ..access(&["a"])
@@ -31,28 +31,26 @@ async fn a_raised_limit_holds_for_connections_that_are_there() {
             flows.push(tunnel.tcp(&to).await.unwrap());
         }
         assert_eq!(tunnel.tcp(&to).await.map(drop), Err(Refusal::Busy));
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_token_opens_nothing() {
-    bounded(async {
+#[test]
+fn a_wrong_token_opens_nothing() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let (_listener, to) = listener().await;
         let tunnel = served.tunnel("b");
         let refused = tunnel.tcp(&to).await.map(drop);
         assert_eq!(refused, Err(Refusal::Unauthorized));
         assert_eq!(served.proxy.counts().unauthorized, 1);
-    })
-    .await;
+    });
 }
 
 /// A client that takes the proxy for a server of files is told so, unless a response to its method
 /// has no content (RFC 9110 section 9.3.2).
-#[tokio::test(flavor = "multi_thread")]
-async fn requests_for_files_are_refused_with_a_reason() {
-    bounded(async {
+#[test]
+fn requests_for_files_are_refused_with_a_reason() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let link = ClientLink::new(served.connect().await, 10_000).await;
         let link = link.unwrap();
@@ -69,13 +67,12 @@ async fn requests_for_files_are_refused_with_a_reason() {
             assert_eq!(said.contains("pathmark tunnel"), has_reason, "{method}");
             assert_eq!(content.is_empty(), !has_reason, "{method}");
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_above_the_limit_disturbs_no_other() {
-    bounded(async {
+#[test]
+fn a_user_above_the_limit_disturbs_no_other() {
+    run(async {
         let mut access = access(&["a", "b"]);
         access.flows_per_user = 10;
         let served = Served::new(access);
@@ -98,13 +95,12 @@ async fn a_user_above_the_limit_disturbs_no_other() {
         held.clear();
         until(|| served.proxy.flows() <= 1).await;
         assert!(greedy.tcp(&to).await.is_ok());
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_user_loses_flows_and_others_keep_them() {
-    bounded(async {
+#[test]
+fn a_revoked_user_loses_flows_and_others_keep_them() {
+    run(async {
         let served = Served::new(access(&["a", "b"]));
         let (listener, to) = listener().await;
         tokio::spawn(echo(listener));
@@ -118,14 +114,13 @@ async fn a_revoked_user_loses_flows_and_others_keep_them() {
         kept_write.write_all(b"x").await.unwrap();
         assert_eq!(kept_read.read_u8().await.unwrap(), b'x');
         assert_eq!(served.proxy.counts().revoked, 1);
-    })
-    .await;
+    });
 }
 
 /// `localhost` is an address of the host, whichever name resolves to it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_leads_to_a_denied_address_is_denied() {
-    bounded(async {
+#[test]
+fn a_name_that_leads_to_a_denied_address_is_denied() {
+    run(async {
         let mut access = access(&["a"]);
         access.policy.allow.clear();
         let served = Served::new(access);
@@ -136,6 +131,5 @@ async fn a_name_that_leads_to_a_denied_address_is_denied() {
         assert_eq!(tunnel.tcp(&to).await.map(drop), Err(Refusal::Denied));
         let accepted = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
         assert!(accepted.is_err());
-    })
-    .await;
+    });
 }

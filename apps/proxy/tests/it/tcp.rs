@@ -13,11 +13,11 @@ use tokio::net::TcpStream;
 
 use crate::ingress::bed::Bed;
 use crate::support::{
-    Served, access, bounded, echo, failure, listener, loopback, reset, target, until, with_target,
+    Served, access, echo, failure, listener, loopback, reset, run, target, until, with_target,
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn bytes_arrive_both_ways_and_half_close_is_kept() {
+#[test]
+fn bytes_arrive_both_ways_and_half_close_is_kept() {
     with_target(async |served, tunnel, listener, to| {
         tokio::spawn(echo(listener));
         let (mut read, mut write) = tunnel.tcp(&to).await.unwrap();
@@ -34,12 +34,11 @@ async fn bytes_arrive_both_ways_and_half_close_is_kept() {
         assert_eq!((counts.tcp_flows, counts.tcp_resets), (1, 0));
         assert_eq!(counts.bytes_up, 3_000_000);
         assert_eq!(counts.bytes_down, 3_000_000);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_of_the_target_is_one_for_the_client() {
+#[test]
+fn a_reset_of_the_target_is_one_for_the_client() {
     with_target(async |_served, tunnel, listener, to| {
         let (mut read, _write) = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -54,12 +53,11 @@ async fn a_reset_of_the_target_is_one_for_the_client() {
         assert_eq!(stream.read(&mut [0; 1]).await.unwrap(), 0);
         reset(stream);
         assert_eq!(failure(&mut read).await, ErrorKind::ConnectionReset);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
+#[test]
+fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
     with_target(async |_served, tunnel, listener, to| {
         tokio::spawn(async move {
             loop {
@@ -74,12 +72,11 @@ async fn a_target_that_resets_at_once_opens_a_flow_that_is_reset() {
                 Err(refusal) => assert_eq!(refusal, Refusal::Refused),
             }
         }
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_of_the_client_is_one_for_the_target() {
+#[test]
+fn a_reset_of_the_client_is_one_for_the_target() {
     with_target(async |_served, tunnel, listener, to| {
         // One direction at a time, because TCP has a single reset for both.
         for direction in 0..2 {
@@ -107,25 +104,23 @@ async fn a_reset_of_the_client_is_one_for_the_target() {
         write.abort();
         let ready = stream.ready(tokio::io::Interest::ERROR).await.unwrap();
         assert!(ready.is_error());
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tunnel_that_ends_resets_its_targets() {
+#[test]
+fn a_tunnel_that_ends_resets_its_targets() {
     with_target(async |_served, tunnel, listener, to| {
         let flow = tunnel.tcp(&to).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
         drop((flow, tunnel));
         assert_eq!(failure(&mut stream).await, ErrorKind::ConnectionReset);
-    })
-    .await;
+    });
 }
 
 /// A client leaves once everything that it has sent is acknowledged. A target that has ended its
 /// own direction and reads slowly still receives the rest, followed by the end.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
+#[test]
+fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
     with_target(async |served, tunnel, listener, to| {
         SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
         let sent = vec![7; 4 << 20];
@@ -163,13 +158,12 @@ async fn what_a_client_has_ended_arrives_after_its_connection_is_over() {
         }
         until(|| served.proxy.flows() == 0).await;
         assert_eq!(served.proxy.counts().tcp_resets, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn refusals_have_their_reason() {
-    bounded(async {
+#[test]
+fn refusals_have_their_reason() {
+    run(async {
         let times = Times {
             connect: Duration::from_millis(500),
             ..Times::default()
@@ -202,13 +196,12 @@ async fn refusals_have_their_reason() {
         let counts = served.proxy.counts();
         assert_eq!((counts.denied, counts.unresolved), (4, 1));
         assert_eq!(counts.unreached, 2);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tunnel_connects_again_and_new_flows_wait_for_it() {
-    bounded(async {
+#[test]
+fn a_tunnel_connects_again_and_new_flows_wait_for_it() {
+    run(async {
         let mut served = Served::new(access(&["a"]));
         let (listener, to) = listener().await;
         tokio::spawn(echo(listener));
@@ -228,13 +221,12 @@ async fn a_tunnel_connects_again_and_new_flows_wait_for_it() {
         let (mut read, mut write) = waiting.await.unwrap().unwrap();
         write.write_all(b"x").await.unwrap();
         assert_eq!(read.read_u8().await.unwrap(), b'x');
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_proxy_a_flow_fails_within_its_time() {
-    bounded(async {
+#[test]
+fn without_a_proxy_a_flow_fails_within_its_time() {
+    run(async {
         let mut served = Served::new(access(&["a"]));
         served.stop().await;
         let times = TunnelTimes {
@@ -244,13 +236,12 @@ async fn without_a_proxy_a_flow_fails_within_its_time() {
         let tunnel = served.tunnel_with("a", times);
         let refused = tunnel.tcp(&"127.0.0.1:9".parse().unwrap()).await;
         assert!(matches!(refused.map(drop), Err(Refusal::Proxy(_))));
-    })
-    .await;
+    });
 }
 
 /// Both ends report that a flow waits for a target that reads nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_reads_nothing_is_waited_for() {
+#[test]
+fn a_target_that_reads_nothing_is_waited_for() {
     with_target(async |served, tunnel, listener, to| {
         let bed = Bed::new(tunnel);
         let forward = bed.listen(Service::Forward(to));
@@ -275,13 +266,12 @@ async fn a_target_that_reads_nothing_is_waited_for() {
         };
         assert!(tunnel.up.target > 0.5 && proxy.up.target > 0.5);
         assert!(tunnel.down.path > 0.5 && proxy.down.target > 0.5);
-    })
-    .await;
+    });
 }
 
 /// Early bytes arrive once, before all others. If the flow is refused, they are lost with a reset.
-#[tokio::test(flavor = "multi_thread")]
-async fn early_bytes_follow_the_request() {
+#[test]
+fn early_bytes_follow_the_request() {
     with_target(async |_served, tunnel, listener, to| {
         let limits = Limits {
             early: EARLY,
@@ -313,6 +303,5 @@ async fn early_bytes_follow_the_request() {
         };
         let ended = refused.await.unwrap_err();
         assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
-    })
-    .await;
+    });
 }

@@ -8,7 +8,7 @@ use pathmark_proxy::server::Times;
 use pathmark_proxy::target::Target;
 use tokio::net::UdpSocket;
 
-use crate::support::{Served, access, bounded, echo_datagrams, loopback, target, until};
+use crate::support::{Served, access, echo_datagrams, loopback, run, target, until};
 
 /// Returns a target that echoes datagrams.
 async fn echo() -> Target {
@@ -25,9 +25,9 @@ async fn comes_back(flow: &impl Datagrams, payload: impl Into<Bytes>) {
     assert_eq!(flow.receive().await.unwrap(), payload);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn datagrams_of_every_size_come_back() {
-    bounded(async {
+#[test]
+fn datagrams_of_every_size_come_back() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let to = echo().await;
         let flow = served.tunnel("a").udp(&to).await.unwrap();
@@ -40,15 +40,14 @@ async fn datagrams_of_every_size_come_back() {
         assert!((1..=4).contains(&counts.capsules_down), "{counts:?}");
         let too_long = flow.send(Bytes::from(vec![0; 65_528])).await.unwrap_err();
         assert_eq!(too_long.kind(), std::io::ErrorKind::InvalidInput);
-    })
-    .await;
+    });
 }
 
 /// Sockets that were used once stay open. UDP flows of a user have a separate limit, and a new flow
 /// ends the one that has been idle longest.
-#[tokio::test(flavor = "multi_thread")]
-async fn idle_flows_keep_nobody_from_new_ones() {
-    bounded(async {
+#[test]
+fn idle_flows_keep_nobody_from_new_ones() {
+    run(async {
         let mut access = access(&["a", "b"]);
         (access.flows_per_user, access.flows) = (20, 30);
         let served = Served::new(access);
@@ -76,13 +75,12 @@ async fn idle_flows_keep_nobody_from_new_ones() {
         comes_back(&other, "other").await;
         assert_eq!(served.proxy.counts().busy, 0);
         drop(flow);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn flows_do_not_mix() {
-    bounded(async {
+#[test]
+fn flows_do_not_mix() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let to = echo().await;
         let tunnel = served.tunnel("a");
@@ -98,13 +96,12 @@ async fn flows_do_not_mix() {
         }
         flows.join_all().await;
         assert_eq!(served.proxy.counts().datagrams_up, 1000);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn datagrams_of_other_senders_do_not_enter_a_flow() {
-    bounded(async {
+#[test]
+fn datagrams_of_other_senders_do_not_enter_a_flow() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let socket = UdpSocket::bind(loopback()).await.unwrap();
         let to = target(socket.local_addr().unwrap());
@@ -115,13 +112,12 @@ async fn datagrams_of_other_senders_do_not_enter_a_flow() {
         stranger.send_to(b"stranger", proxy).await.unwrap();
         socket.send_to(b"target", proxy).await.unwrap();
         assert_eq!(flow.receive().await.unwrap(), "target");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_is_not_there_ends_no_flow() {
-    bounded(async {
+#[test]
+fn a_target_that_is_not_there_ends_no_flow() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let socket = UdpSocket::bind(loopback()).await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -152,13 +148,12 @@ async fn a_target_that_is_not_there_ends_no_flow() {
         let (_, proxy) = arrived.await;
         socket.send_to(b"here", proxy).await.unwrap();
         assert_eq!(flow.receive().await.unwrap(), "here");
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_idle_flow_ends_and_its_place_is_free() {
-    bounded(async {
+#[test]
+fn an_idle_flow_ends_and_its_place_is_free() {
+    run(async {
         let times = Times {
             udp_idle: Duration::from_millis(300),
             ..Times::default()
@@ -172,14 +167,13 @@ async fn an_idle_flow_ends_and_its_place_is_free() {
         assert_eq!(ended.kind(), std::io::ErrorKind::UnexpectedEof);
         until(|| served.proxy.flows() == 0).await;
         assert_eq!(served.proxy.counts().udp_idle, 1);
-    })
-    .await;
+    });
 }
 
 /// A flow that is only used in one direction, for several times as long as the idle timeout.
-#[tokio::test(flavor = "multi_thread")]
-async fn one_direction_in_use_keeps_the_flow() {
-    bounded(async {
+#[test]
+fn one_direction_in_use_keeps_the_flow() {
+    run(async {
         let times = Times {
             udp_idle: Duration::from_millis(400),
             ..Times::default()
@@ -204,13 +198,12 @@ async fn one_direction_in_use_keeps_the_flow() {
             assert_eq!(got[0], number);
         }
         assert_eq!(served.proxy.counts().udp_idle, 0);
-    })
-    .await;
+    });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn denied_and_unknown_targets_have_their_reason() {
-    bounded(async {
+#[test]
+fn denied_and_unknown_targets_have_their_reason() {
+    run(async {
         let served = Served::new(access(&["a"]));
         let tunnel = served.tunnel("a");
         for (text, expected) in [
@@ -222,6 +215,5 @@ async fn denied_and_unknown_targets_have_their_reason() {
             let refused = tunnel.udp(&text.parse().unwrap()).await.map(drop);
             assert_eq!(refused, Err(expected), "{text}");
         }
-    })
-    .await;
+    });
 }

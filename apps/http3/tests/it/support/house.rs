@@ -1,18 +1,15 @@
 //! An origin whose clients have names and quotas.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use http::Request;
-use pathmark_http3::client::Client;
 use pathmark_http3::origin::{Grant, Limits, Origin, Quota, Steward, UploadLimits};
 use pathmark_http3::plan::{PutRights, Reply, Rules};
 use pathmark_http3::root::Root;
-use pathmark_http3::wire::ClientLink;
 
-use super::{Identity, client, connect, link, listen};
+use super::{Site, serve_with};
 
 /// Rights, selected by the field `client`.
 #[derive(Debug)]
@@ -41,33 +38,14 @@ fn grant(name: &str, (quota, used): (u64, u64)) -> Arc<Grant> {
     })
 }
 
-/// An origin of a directory whose clients each have a quota.
-pub(crate) struct House {
-    identity: Identity,
-    address: SocketAddr,
-}
-
-impl House {
-    pub(crate) async fn client(&self) -> Client {
-        client(&self.identity, self.address).await
-    }
-
-    pub(crate) async fn link(&self) -> ClientLink {
-        link(connect(&self.identity, self.address).await).await
-    }
-}
-
 /// Returns an origin whose quotas are partly used.
-pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) -> House {
+pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) -> Site {
     let limits = Limits {
         uploads,
         ..Limits::default()
     };
     let rules = replacing();
     let origin = Origin::new(Root::open(directory).unwrap(), rules, limits);
-    let identity = Identity::new();
-    let endpoint = listen(&identity);
-    let address = endpoint.local_address();
     let names = [("one", ""), ("other", "other")];
     let clients = names.map(|(name, own)| (name, grant(own, quota)));
     let clients = Arc::new(Clients(clients.into_iter().collect()));
@@ -78,14 +56,8 @@ pub(crate) fn house(directory: &Path, uploads: UploadLimits, quota: (u64, u64)) 
         grants.find(|grant| grant.name == owner).cloned()
     };
     tokio::spawn(async move { tended.tend(grant_of).await });
-    tokio::spawn(async move {
-        while let Some(incoming) = endpoint.accept().await {
-            let (origin, clients) = (origin.clone(), clients.clone());
-            tokio::spawn(async move {
-                let connection = incoming.accept().unwrap().await.unwrap();
-                let _ = origin.serve_with(connection, clients).await;
-            });
-        }
-    });
-    House { identity, address }
+    serve_with(move |connection| {
+        let (origin, clients) = (origin.clone(), clients.clone());
+        async move { drop(origin.serve_with(connection, clients).await) }
+    })
 }

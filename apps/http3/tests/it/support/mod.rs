@@ -3,6 +3,7 @@
 pub(crate) mod house;
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use pathmark_http3::wire::{ALPN, ClientLink, ServerLink};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::runtime::Builder;
 
 /// The name in the certificate.
 pub(crate) const NAME: &str = "localhost";
@@ -34,6 +36,12 @@ pub(crate) fn loopback() -> SocketAddr {
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, test).await.expect("in time")
+}
+
+/// Runs a test within the time limit.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(bounded(test));
 }
 
 /// A certificate and its key.
@@ -88,20 +96,55 @@ pub(crate) async fn connect_from(
     connecting.await.unwrap()
 }
 
-/// Serves all clients, and returns the server's address.
-pub(crate) fn serve(identity: &Identity, origin: Origin) -> SocketAddr {
-    let endpoint = listen(identity);
+/// A server, and how to reach it.
+pub(crate) struct Site {
+    pub(crate) identity: Identity,
+    pub(crate) address: SocketAddr,
+}
+
+impl Site {
+    pub(crate) async fn client(&self) -> Client {
+        client(&self.identity, self.address).await
+    }
+
+    pub(crate) async fn connect(&self) -> Connection {
+        connect(&self.identity, self.address).await
+    }
+
+    pub(crate) async fn link(&self) -> ClientLink {
+        link(self.connect().await).await
+    }
+
+    /// Returns a link from another host.
+    pub(crate) async fn link_from(&self, host: &str) -> ClientLink {
+        let from = format!("{host}:0").parse().unwrap();
+        link(connect_from(from, &self.identity, self.address).await).await
+    }
+}
+
+/// Serves all clients.
+pub(crate) fn serve(origin: Origin) -> Site {
+    serve_with(move |connection| {
+        let origin = origin.clone();
+        async move { drop(origin.serve(connection).await) }
+    })
+}
+
+/// Passes each connection to `handle`.
+pub(crate) fn serve_with<F>(handle: impl Fn(Connection) -> F + Clone + Send + 'static) -> Site
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let identity = Identity::new();
+    let endpoint = listen(&identity);
     let address = endpoint.local_address();
     tokio::spawn(async move {
         while let Some(incoming) = endpoint.accept().await {
-            let origin = origin.clone();
-            tokio::spawn(async move {
-                let connection = incoming.accept().unwrap().await.unwrap();
-                let _ = origin.serve(connection).await;
-            });
+            let handle = handle.clone();
+            tokio::spawn(async move { handle(incoming.accept().unwrap().await.unwrap()).await });
         }
     });
-    address
+    Site { identity, address }
 }
 
 pub(crate) async fn client(identity: &Identity, to: SocketAddr) -> Client {
@@ -114,8 +157,15 @@ pub(crate) async fn client(identity: &Identity, to: SocketAddr) -> Client {
 pub(crate) struct Served {
     pub(crate) directory: tempfile::TempDir,
     pub(crate) origin: Origin,
-    pub(crate) identity: Identity,
-    pub(crate) address: SocketAddr,
+    site: Site,
+}
+
+impl Deref for Served {
+    type Target = Site;
+
+    fn deref(&self) -> &Site {
+        &self.site
+    }
 }
 
 impl Served {
@@ -134,13 +184,11 @@ impl Served {
     pub(crate) fn with(rules: Rules, limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let origin = Origin::new(Root::open(directory.path()).unwrap(), rules, limits);
-        let identity = Identity::new();
-        let address = serve(&identity, origin.clone());
+        let site = serve(origin.clone());
         Self {
             directory,
             origin,
-            identity,
-            address,
+            site,
         }
     }
 
@@ -156,24 +204,6 @@ impl Served {
 
     pub(crate) fn names(&self) -> Vec<String> {
         names(self.directory.path())
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        client(&self.identity, self.address).await
-    }
-
-    pub(crate) async fn connect(&self) -> Connection {
-        connect(&self.identity, self.address).await
-    }
-
-    pub(crate) async fn link(&self) -> ClientLink {
-        link(self.connect().await).await
-    }
-
-    /// Returns a link from another host.
-    pub(crate) async fn link_from(&self, host: &str) -> ClientLink {
-        let from = format!("{host}:0").parse().unwrap();
-        link(connect_from(from, &self.identity, self.address).await).await
     }
 }
 
@@ -316,6 +346,11 @@ pub(crate) async fn ask(link: &ClientLink, request: Request<()>, content: &[u8])
 /// Sends a GET.
 pub(crate) async fn get(link: &ClientLink, target: &str, fields: &[(&str, &str)]) -> Answer {
     ask(link, request("GET", target, fields), b"").await
+}
+
+/// Asserts that a file is served to a client.
+pub(crate) async fn serves(link: &ClientLink, target: &str, content: &[u8]) {
+    assert_eq!(get(link, target, &[]).await.content, content, "{target}");
 }
 
 /// Sends a request, and returns the status of the response.

@@ -22,11 +22,17 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::runtime::Runtime;
 
 /// Makes a test fail if it takes too long.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, test).await.expect("in time")
+}
+
+/// Runs a test within the time limit.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    Runtime::new().unwrap().block_on(bounded(test));
 }
 
 pub(crate) fn loopback() -> SocketAddr {
@@ -45,14 +51,13 @@ pub(crate) async fn listener() -> (TcpListener, Target) {
 }
 
 /// Runs `test` with a proxy, a tunnel of one of its users, and a target, within the time limit.
-pub(crate) async fn with_target(test: impl AsyncFnOnce(Served, Tunnel, TcpListener, Target)) {
-    let test = async {
+pub(crate) fn with_target(test: impl AsyncFnOnce(Served, Tunnel, TcpListener, Target)) {
+    run(async {
         let served = Served::new(access(&["a"]));
         let tunnel = served.tunnel("a");
         let (listener, to) = listener().await;
         test(served, tunnel, listener, to).await;
-    };
-    bounded(test).await;
+    });
 }
 
 /// Returns how reading from a stream fails.
