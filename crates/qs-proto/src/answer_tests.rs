@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use pathmark_shim::quick_start::Function;
 
 use super::*;
+use crate::support::changed;
 
 fn request(rate: u64) -> Repr {
     Repr {
@@ -32,19 +33,13 @@ fn after(repr: &Repr, answer: &QuickStartAnswer, hops: u8) -> Repr {
 #[test]
 fn a_rate_that_is_free_passes_unchanged_but_for_the_ttl() {
     let repr = request(125_000_000);
-    let after = after(&repr, &approved(200_000_000), 1);
-    assert_eq!(
-        after,
-        Repr {
-            qs_ttl: 199,
-            function: Function::Answered,
-            ..repr
-        }
-    );
+    let mut expected = repr;
+    (expected.qs_ttl, expected.function) = (199, Function::Answered);
+    assert_eq!(after(&repr, &approved(200_000_000), 1), expected);
     // The QS TTL wraps around, like the difference of both.
     let last = Repr { qs_ttl: 0, ..repr };
-    assert_eq!(self::after(&last, &approved(u64::MAX), 1).qs_ttl, 255);
-    assert_eq!(self::after(&last, &approved(u64::MAX), 0).qs_ttl, 0);
+    assert_eq!(after(&last, &approved(u64::MAX), 1).qs_ttl, 255);
+    assert_eq!(after(&last, &approved(u64::MAX), 0).qs_ttl, 0);
 }
 
 #[test]
@@ -67,23 +62,15 @@ fn a_denial_ends_the_request() {
     );
     let mut shim = denied.emit();
     let before = shim;
-    assert_eq!(
-        answer_payload(&mut shim, &approved(u64::MAX), 1),
-        Outcome::Untouched
-    );
-    assert_eq!(shim, before);
+    let outcome = answer_payload(&mut shim, &approved(u64::MAX), 1);
+    assert_eq!((outcome, shim), (Outcome::Untouched, before));
 }
 
 #[test]
 fn a_question_for_what_was_granted_is_answered_alike() {
-    let keep = Repr {
-        function: Function::Keep,
-        ..request(1_000_000)
-    };
-    assert_eq!(
-        after(&keep, &approved(5_000_000), 1).function,
-        Function::Kept
-    );
+    let keep = changed(request(1_000_000), |repr| repr.function = Function::Keep);
+    let kept = after(&keep, &approved(5_000_000), 1);
+    assert_eq!(kept.function, Function::Kept);
     let lowered = after(&keep, &approved(500_000), 1);
     assert_eq!(lowered.function, Function::Kept);
     assert_eq!(lowered.rate, Rate::floor(500_000));
@@ -96,28 +83,18 @@ fn a_question_for_what_was_granted_is_answered_alike() {
 #[test]
 fn reports_and_strangers_are_left_alone() {
     for function in [Function::Report, Function::Unknown(4)] {
-        let repr = Repr {
-            function,
-            ..request(1_000_000)
-        };
+        let repr = changed(request(1_000_000), |repr| repr.function = function);
         let mut shim = repr.emit();
         assert_eq!(from_payload(&shim, 0), Carried::Foreign);
-        assert_eq!(
-            answer_payload(&mut shim, &approved(1), 1),
-            Outcome::Untouched
-        );
-        assert_eq!(shim, repr.emit());
+        let outcome = answer_payload(&mut shim, &approved(1), 1);
+        assert_eq!((outcome, shim), (Outcome::Untouched, repr.emit()));
     }
     let mut damaged = request(1_000_000).emit();
     damaged[5] ^= 1;
-    assert_eq!(
-        answer_payload(&mut damaged, &approved(1), 1),
-        Outcome::Untouched
-    );
-    assert_eq!(
-        answer_payload(&mut [0; 3], &approved(1), 1),
-        Outcome::Untouched
-    );
+    for other in [&mut damaged[..], &mut [0; 3]] {
+        let outcome = answer_payload(other, &approved(1), 1);
+        assert_eq!(outcome, Outcome::Untouched);
+    }
 }
 
 proptest! {
@@ -128,11 +105,7 @@ proptest! {
         nonce in 0..1u64 << 48,
         path in prop::collection::vec((0..1u64 << 42, any::<u64>()), 1..6),
     ) {
-        let mut repr = Repr {
-            rate: Rate::from_code(code),
-            nonce,
-            ..request(0)
-        };
+        let mut repr = changed(request(0), |repr| (repr.rate, repr.nonce) = (Rate::from_code(code), nonce));
         for (approved, random) in path {
             let before = repr;
             let mut shim = repr.emit();

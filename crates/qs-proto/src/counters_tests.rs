@@ -1,7 +1,7 @@
 use pathmark_shim::quick_start::{Function, RttOctave};
 
 use super::*;
-use crate::sent::sent;
+use crate::support::{changed, sent};
 
 fn arrived(rate: u64, qs_ttl: u8) -> Repr {
     Repr {
@@ -34,10 +34,7 @@ fn the_latest_answer_goes_back() {
 #[test]
 fn a_report_counts_nothing() {
     let mut totals = Totals::default();
-    let report = Repr {
-        function: Function::Report,
-        ..arrived(1, 1)
-    };
+    let report = changed(arrived(1, 1), |repr| repr.function = Function::Report);
     totals.count(&report, 1200, Some(60));
     assert!(totals.is_empty());
 }

@@ -35,8 +35,8 @@ mod signal;
 pub mod tunnel;
 
 #[cfg(test)]
-#[path = "../../shim/tests/it/sent.rs"]
-mod sent;
+#[path = "../../shim/tests/it/support.rs"]
+mod support;
 
 #[cfg(feature = "transport")]
 pub use signal::QuickStartSignal;

@@ -2,7 +2,7 @@ use pathmark_cc::{Duration, QuickStartAnswer, QuickStartRequest};
 
 use super::*;
 use crate::answer::{Outcome, answer_payload};
-use crate::sent::{arrived, sent};
+use crate::support::{arrived, sent};
 
 fn asking(rate: u64) -> Request {
     let mut request = Request::default();

@@ -79,6 +79,7 @@ mod tests {
 
     use super::*;
     use crate::answer::{Outcome, answer_payload};
+    use crate::support::changed;
 
     const NONCE: u64 = (1 << 48) - 1;
 
@@ -106,10 +107,7 @@ mod tests {
         let shift = outer_ttl - inner_ttl;
         for approved in [u64::MAX, 31_250_000, 100, 0] {
             for function in [Function::Request, Function::Answered, Function::Keep] {
-                let inner = Repr {
-                    function,
-                    ..request()
-                };
+                let inner = changed(request(), |repr| repr.function = function);
                 let answer = QuickStartAnswer {
                     approved,
                     random: 0x00FF_FFFF_FFFF_FFFF,
@@ -121,62 +119,32 @@ mod tests {
                 let left = merge_of(&inner, &Repr::parse(&copy).unwrap(), shift - 1).unwrap();
                 let mut expected = inner.emit();
                 let _: Outcome = answer_payload(&mut expected, &answer, 0);
-                assert_eq!(
-                    left,
-                    Repr::parse(&expected).unwrap(),
-                    "{approved} {function:?}"
-                );
+                let expected = Repr::parse(&expected).unwrap();
+                assert_eq!(left, expected, "{approved} {function:?}");
             }
         }
-        let left = merge_of(
-            &request(),
-            &Repr {
-                qs_ttl: 37,
-                ..request()
-            },
-            250,
-        )
-        .unwrap();
+        let fewer = changed(request(), |repr| repr.qs_ttl = 37);
+        let left = merge_of(&request(), &fewer, 250).unwrap();
         assert_eq!(left.qs_ttl, 43, "hops that take no part");
     }
 
     #[test]
     fn what_was_raised_or_is_no_request_is_not_merged() {
-        let raised = Repr {
-            function: Function::Answered,
-            rate: Rate::MAX,
-            ..request()
-        };
+        let raised = changed(request(), |repr| {
+            (repr.function, repr.rate) = (Function::Answered, Rate::MAX);
+        });
         assert_eq!(merge_of(&request(), &raised, 0), None);
-        for function in [
-            Function::Keep,
-            Function::Kept,
-            Function::Report,
-            Function::Unknown(7),
-        ] {
-            let other = Repr {
-                function,
-                ..request()
-            };
-            assert_eq!(merge_of(&request(), &other, 0), None, "{function:?}");
+        let of = |function| changed(request(), |repr| repr.function = function);
+        use Function::{Answered, Keep, Kept, Report, Unknown};
+        for function in [Keep, Kept, Report, Unknown(7)] {
+            assert_eq!(merge_of(&request(), &of(function), 0), None, "{function:?}");
         }
-        for function in [Function::Report, Function::Unknown(7)] {
-            let other = Repr {
-                function,
-                ..request()
-            };
-            assert_eq!(merge_of(&other, &other, 0), None, "{function:?}");
+        for other in [Report, Unknown(7)].map(of) {
+            assert_eq!(merge_of(&other, &other, 0), None, "{other:?}");
             assert!(!shift_ttl(&mut other.emit(), 1));
         }
-        let answered = Repr {
-            function: Function::Answered,
-            ..request()
-        };
-        assert_eq!(
-            merge_of(&answered, &request(), 0),
-            None,
-            "an answer that was withdrawn"
-        );
+        let withdrawn = merge_of(&of(Answered), &request(), 0);
+        assert_eq!(withdrawn, None, "an answer that was withdrawn");
         let mut damaged = request().emit();
         damaged[4] ^= 1;
         assert!(!shift_ttl(&mut damaged.clone(), 1));

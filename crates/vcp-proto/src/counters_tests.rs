@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Repr;
-use crate::sent::sent;
+use crate::support::sent;
 
 fn most(packets: u64) -> Countable {
     sent(packets, 1500)

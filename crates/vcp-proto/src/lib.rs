@@ -41,8 +41,8 @@ mod signal;
 pub mod tunnel;
 
 #[cfg(test)]
-#[path = "../../shim/tests/it/sent.rs"]
-mod sent;
+#[path = "../../shim/tests/it/support.rs"]
+mod support;
 
 pub use header::{LEN, Packet, Repr};
 #[cfg(feature = "transport")]

@@ -10,6 +10,7 @@ use super::*;
 use crate::Repr;
 use crate::header::R_ONE;
 use crate::header::tests::{fresh, repr as any_repr};
+use crate::support::changed;
 
 fn answer(code: VcpCode, r: Option<u16>, t_rho_ms: u16, load_128: u8) -> VcpAnswer {
     VcpAnswer {
@@ -72,9 +73,10 @@ fn three_routers() {
 /// Two ports declare 5 % each; one that declares no corruption leaves the field unchanged.
 #[test]
 fn declared_corruption_adds_up() {
-    let declares = |corruption_ppm| VcpAnswer {
-        corruption_ppm,
-        ..answer(VcpCode::Low, None, 200, 60)
+    let declares = |corruption_ppm| {
+        changed(answer(VcpCode::Low, None, 200, 60), |answer| {
+            answer.corruption_ppm = corruption_ppm;
+        })
     };
     let classes = [0, 50_000, 0, 50_000, u32::MAX].map(|ppm| (ppm, declares(ppm)));
     let mut repr = fresh();
@@ -89,15 +91,9 @@ fn declared_corruption_adds_up() {
 
 #[test]
 fn limits_of_single_fields() {
-    let full = Repr {
-        hops: 255,
-        ..fresh()
-    };
+    let full = changed(fresh(), |repr| repr.hops = 255);
     assert_eq!(through(full, &VcpAnswer::default(), 1).hops, 255);
-    let lottery = Repr {
-        carries_r: false,
-        ..fresh()
-    };
+    let lottery = changed(fresh(), |repr| repr.carries_r = false);
     let marked = through(lottery, &answer(VcpCode::Low, Some(5), 200, 1), 1);
     assert_eq!(marked.r, R_ONE, "it is not carried");
     assert!(marked.bise, "a router that answers with r runs BISE");
@@ -106,10 +102,7 @@ fn limits_of_single_fields() {
 #[test]
 fn code_0_damage_and_others_are_untouched_and_foreign() {
     let over = answer(VcpCode::Over, None, 200, 200);
-    let none = Repr {
-        code: VcpCode::None,
-        ..fresh()
-    };
+    let none = changed(fresh(), |repr| repr.code = VcpCode::None);
     let mut xcp = [0; LEN];
     frame::seal(Kind::XCP, &mut xcp);
     assert_eq!(Packet::parse(&xcp), Err(FramingError::Kind));
@@ -146,6 +139,12 @@ fn a_shim_is_read() {
         carries_r: true,
     };
     assert_eq!(from_payload(&repr.emit()), Carried::Vcp(expected));
+}
+
+fn located(bytes: &[u8]) -> (Layout, Datagram) {
+    let ip = Layout::walk(bytes).unwrap();
+    let udp = Datagram::locate(bytes, &ip).unwrap();
+    (ip, udp)
 }
 
 prop_compose! {
@@ -190,6 +189,12 @@ proptest! {
             if outcome == Outcome::Marked {
                 prop_assert!(now.code >= answer.code);
                 prop_assert!(now.hops > 0);
+                // The named router is the one with the highest load.
+                let named = match answer.load_128 >= before.load_128 {
+                    true => (*router, answer.translated),
+                    false => (before.router, before.translated),
+                };
+                prop_assert_eq!((now.router, now.translated), named);
             } else {
                 prop_assert_eq!(now, start);
             }
@@ -218,44 +223,41 @@ proptest! {
         prop_assert_eq!(row.mark_payload(&mut [0; 15], &answers[0].0, 1), Outcome::Untouched);
     }
 
-    /// The translated flag must belong to the same router as load and identity.
+    /// Marking a segment of an IP packet must change its shim as in a bare payload, and update a
+    /// complete UDP checksum as a full computation would, without other changes, even if it starts
+    /// at an odd offset. A checksum that offload completes, and IPv4's 0 for "none", must stay.
     #[test]
-    fn the_router_that_is_named_says_whether_it_translates(
-        repr in any_repr(),
-        answer in any_answer(),
+    fn segments_are_marked_and_checksums_hold(
+        v6: bool, reprs in [any_repr(), any_repr(), any_repr()], answer in any_answer(),
+        router: u16, size in 16..60usize, segment in 0..3usize, field: Option<u16>,
     ) {
-        let mut shim = repr.emit();
-        let outcome = mark_payload(&mut shim, &answer, 9);
-        let after = Repr::parse(&Packet::parse(&shim).unwrap());
-        let named = outcome == Outcome::Marked && answer.load_128 >= repr.load_128;
-        let (router, translated) = if named {
-            (9, answer.translated)
-        } else {
-            (repr.router, repr.translated)
-        };
-        prop_assert_eq!((after.router, after.translated), (router, translated));
-    }
-
-    /// Marking in an IP packet must change the shim as in a bare payload, and update the UDP
-    /// checksum as a full computation would, without other changes.
-    #[test]
-    fn incremental_checksum_equals_full(
-        v6: bool, repr in any_repr(), answer in any_answer(), router: u16,
-        behind in proptest::collection::vec(any::<u8>(), 0..60),
-    ) {
-        let mut payload = repr.emit().to_vec();
-        payload.extend(&behind);
+        let mut payload = vec![0x55; 3 * size];
+        for (segment, repr) in payload.chunks_mut(size).zip(&reprs) {
+            segment[..LEN].copy_from_slice(&repr.emit());
+        }
         let mut bytes = packet(v6, &payload);
+        let (ip, udp) = located(&bytes);
+        let (at, offset) = (udp.payload_offset(), segment * size);
+        let partial = field.is_some_and(|field| field != 0);
+        let state = if partial { ChecksumState::Partial } else { ChecksumState::Complete };
+        if let Some(field) = field.filter(|field| partial || !v6 && *field == 0) {
+            bytes[at - 2..at].copy_from_slice(&field.to_be_bytes());
+        }
         let before = bytes.clone();
-        let ip = Layout::walk(&bytes).unwrap();
-        let udp = Datagram::locate(&bytes, &ip).unwrap();
-        let outcome = mark_packet(&mut bytes, &udp, 0, &answer, router, ChecksumState::Complete);
-        prop_assert_eq!(mark_payload(&mut payload, &answer, router), outcome);
-        let at = udp.payload_offset();
+        let outcome = mark_packet(&mut bytes, &udp, offset, &answer, router, state);
+        prop_assert_eq!(mark_payload(&mut payload[offset..], &answer, router), outcome);
         prop_assert_eq!(&bytes[at..], &payload[..]);
         prop_assert_eq!(&bytes[..at - 2], &before[..at - 2]);
-        let field = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
-        prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
+        match before[at - 2..at] {
+            [0, 0] => prop_assert_eq!(&bytes[at - 2..at], &[0, 0]),
+            _ if partial => prop_assert_eq!(&bytes[at - 2..at], &before[at - 2..at]),
+            _ => {
+                let sum = udp.compute_checksum(&bytes, &ip).to_be_bytes();
+                prop_assert_eq!(&bytes[at - 2..at], &sum);
+            }
+        }
+        let past = mark_packet(&mut bytes, &udp, 3 * size, &answer, router, state);
+        prop_assert_eq!(past, Outcome::Untouched);
     }
 
     /// Marking from the stored shim must equal marking in place, whatever the checksum field
@@ -269,8 +271,7 @@ proptest! {
         let mut payload = repr.emit().to_vec();
         payload.extend(&behind);
         let mut bytes = packet(v6, &payload);
-        let ip = Layout::walk(&bytes).unwrap();
-        let udp = Datagram::locate(&bytes, &ip).unwrap();
+        let (_, udp) = located(&bytes);
         if let Some(field) = field {
             bytes[udp.payload_offset() - 2..][..2].copy_from_slice(&field.to_be_bytes());
         }
@@ -284,52 +285,5 @@ proptest! {
         // If the packet is shorter, nothing may be written beyond its end.
         let short = lifted.mark(&mut other[..udp.payload_offset() + 15], &answer, router, state);
         prop_assert_eq!(short, Outcome::Untouched);
-    }
-
-    /// These must stay unchanged: IPv4's 0 for "none", and the pseudo-header's sum that offload
-    /// completes.
-    #[test]
-    fn checksums_that_are_not_complete_stay(
-        repr in any_repr(),
-        answer in any_answer(),
-        partial: u16,
-    ) {
-        let mut bytes = packet(false, &repr.emit());
-        for (field, state) in [(0, ChecksumState::Complete), (partial, ChecksumState::Partial)] {
-            bytes[26..28].copy_from_slice(&field.to_be_bytes());
-            let ip = Layout::walk(&bytes).unwrap();
-            let udp = Datagram::locate(&bytes, &ip).unwrap();
-            let _ = mark_packet(&mut bytes, &udp, 0, &answer, 1, state);
-            prop_assert_eq!([bytes[26], bytes[27]], field.to_be_bytes());
-        }
-    }
-
-    /// Each segment of a packet that offload will cut must be marked individually.
-    #[test]
-    fn segments(answer in any_answer(), size in 16..60usize, count in 1..5usize) {
-        let mut payload = Vec::new();
-        for _ in 0..count {
-            let mut segment = fresh().emit().to_vec();
-            segment.resize(size, 0x55);
-            payload.extend(segment);
-        }
-        let mut bytes = packet(true, &payload);
-        let ip = Layout::walk(&bytes).unwrap();
-        let udp = Datagram::locate(&bytes, &ip).unwrap();
-        for segment in 0..count {
-            let outcome =
-                mark_packet(&mut bytes, &udp, segment * size, &answer, 1, ChecksumState::Complete);
-            prop_assert_eq!(outcome, Outcome::Marked);
-        }
-        for segment in udp.payload(&bytes).chunks(size) {
-            prop_assert_eq!(Packet::parse(segment).unwrap().hops(), 1);
-        }
-        // The checksum must be correct even if segments start at odd offsets.
-        let at = udp.payload_offset();
-        let field = u16::from_be_bytes([bytes[at - 2], bytes[at - 1]]);
-        prop_assert_eq!(field, udp.compute_checksum(&bytes, &ip));
-        let past_the_end =
-            mark_packet(&mut bytes, &udp, count * size, &answer, 1, ChecksumState::Complete);
-        prop_assert_eq!(past_the_end, Outcome::Untouched);
     }
 }

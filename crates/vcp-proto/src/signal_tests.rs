@@ -3,7 +3,7 @@ use std::time::Duration;
 use pathmark_cc::VcpFeedback;
 
 use super::*;
-use crate::sent::{arrived, sent};
+use crate::support::{arrived, changed, sent};
 
 fn vcp(feedback: Feedback) -> VcpFeedback {
     match feedback {
@@ -98,10 +98,7 @@ fn the_ecn_carrier() {
     assert_eq!(signal.ecn(), Some(Ecn::Ect1));
     let mut meter = signal.meter();
     for ecn in [Ecn::Ect1, Ecn::Ect0, Ecn::Ce, Ecn::NotEct] {
-        meter.on_packet(&Arrived {
-            ecn,
-            ..arrived(None, 64)
-        });
+        meter.on_packet(&changed(arrived(None, 64), |arrived| arrived.ecn = ecn));
     }
     let counters = meter.counters().unwrap();
     let feedback = vcp(signal.difference(None, &counters, &sent(4, 1200)).unwrap());

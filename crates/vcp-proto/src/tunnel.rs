@@ -62,6 +62,7 @@ mod tests {
     use super::*;
     use crate::header::R_ONE;
     use crate::header::tests::{fresh, repr};
+    use crate::support::changed;
 
     fn merged(inner: Repr, outer: Repr) -> Option<Repr> {
         let mut shim = inner.emit();
@@ -121,15 +122,9 @@ mod tests {
         ] {
             assert_eq!(merged(inner, outer), Some(left), "{inner:?} {outer:?}");
         }
-        let mixed = Repr {
-            carries_r: false,
-            ..fresh()
-        };
+        let mixed = changed(fresh(), |repr| repr.carries_r = false);
         assert_eq!(merged(mixed, over).unwrap().r, R_ONE);
-        let erased = Repr {
-            code: VcpCode::None,
-            ..fresh()
-        };
+        let erased = changed(fresh(), |repr| repr.code = VcpCode::None);
         assert_eq!(merged(erased, over), None);
         assert_eq!(merged(fresh(), erased), None);
         let mut damaged = over.emit();

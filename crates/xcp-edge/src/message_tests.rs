@@ -92,29 +92,22 @@ fn fields_are_held_to_their_ranges() {
         message.write(&key(), &route(1, 2), 64, &mut out).unwrap();
         Message::read(&key(), &route(1, 2), &out)
     };
-    let good = Train {
-        packets: 128,
-        bytes: 48,
-        gap: MOST_GAP,
+    let request = |packets, bytes, gap| {
+        let train = Train {
+            packets,
+            bytes,
+            gap,
+        };
+        write(Body::Request(Token::default(), train))
     };
-    let request = |train| write(Body::Request(Token::default(), train));
-    assert!(request(good).is_ok());
-    for bad in [
-        Train {
-            packets: 129,
-            ..good
-        },
-        Train { bytes: 47, ..good },
-        Train {
-            bytes: 9001,
-            ..good
-        },
-        Train {
-            gap: MOST_GAP + 1,
-            ..good
-        },
+    assert!(request(128, 48, MOST_GAP).is_ok());
+    for (packets, bytes, gap) in [
+        (129, 48, MOST_GAP),
+        (128, 47, MOST_GAP),
+        (128, 9001, MOST_GAP),
+        (128, 48, MOST_GAP + 1),
     ] {
-        assert_eq!(request(bad), Err(BadMessage::Range));
+        assert_eq!(request(packets, bytes, gap), Err(BadMessage::Range));
     }
     let probe = Probe {
         sent: 0,

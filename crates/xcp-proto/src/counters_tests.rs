@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::header::{Form, Repr};
-use crate::sent::sent;
+use crate::support::sent;
 
 fn most(packets: u64) -> Countable {
     sent(packets, 2000)

@@ -5,8 +5,8 @@ use pathmark_transport::{Meter, Signal};
 
 use super::*;
 use crate::XcpSignal;
-use crate::sent::{arrived, sent};
 use crate::stamp::{self, Identity, Outcome};
+use crate::support::{arrived, changed, sent};
 
 const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 11);
 /// The change of rate that each header requests, and routers leave unchanged, in 2⁻¹⁶ bytes per
@@ -30,14 +30,8 @@ fn shim(signal: &XcpSignal, address: Ipv4Addr, covers: u16) -> Vec<u8> {
     });
     let mut shim = vec![0; signal.shim_len()];
     signal.fill(&request, &mut shim);
-    let answer = XcpAnswer {
-        delta: ASKED,
-        ..XcpAnswer::default()
-    };
-    let router = Identity {
-        v4: address,
-        ..Identity::new(11)
-    };
+    let answer = changed(XcpAnswer::default(), |answer| answer.delta = ASKED);
+    let router = changed(Identity::new(11), |router| router.v4 = address);
     let outcome = stamp::stamp_payload(&mut shim, &answer, 1200, &router);
     assert_eq!(outcome, Outcome::Stamped);
     shim
@@ -61,11 +55,10 @@ impl End {
     }
 
     fn packet(&mut self, now: Instant, ttl: u8, shim: &[u8]) {
-        self.meter.on_packet(&Arrived {
-            now,
-            number: self.number,
-            ..arrived(Some(shim), ttl)
-        });
+        self.meter
+            .on_packet(&changed(arrived(Some(shim), ttl), |arrived| {
+                (arrived.now, arrived.number) = (now, self.number);
+            }));
         self.number += 1;
     }
 

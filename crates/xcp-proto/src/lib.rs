@@ -42,8 +42,8 @@ pub mod tunnel;
 pub mod window;
 
 #[cfg(test)]
-#[path = "../../shim/tests/it/sent.rs"]
-mod sent;
+#[path = "../../shim/tests/it/support.rs"]
+mod support;
 
 pub use header::{Form, Packet, Repr};
 #[cfg(feature = "transport")]

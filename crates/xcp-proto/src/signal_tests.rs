@@ -1,8 +1,8 @@
 use pathmark_cc::{XcpFeedback, XcpRequest};
 
 use super::*;
-use crate::sent::{arrived, sent};
 use crate::stamp::{self, Identity};
+use crate::support::{arrived, changed, sent};
 
 fn xcp(feedback: Feedback) -> XcpFeedback {
     match feedback {
@@ -49,11 +49,9 @@ fn a_header_goes_round() {
         );
         assert_eq!(feedback.unmarked_hop, Some(true));
 
-        let answer = pathmark_cc::XcpAnswer {
-            delta: 3000 << 16,
-            bounding: true,
-            ..pathmark_cc::XcpAnswer::default()
-        };
+        let answer = changed(pathmark_cc::XcpAnswer::default(), |answer| {
+            (answer.delta, answer.bounding) = (3000 << 16, true);
+        });
         let outcome = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
         assert_eq!(outcome, stamp::Outcome::Stamped);
         meter.on_packet(&arrived(Some(&shim), 63));
@@ -114,17 +112,14 @@ fn congestion_marks_take_what_is_positive() {
     let signal = XcpSignal::new();
     let mut shim = vec![0; signal.shim_len()];
     signal.fill(&request(), &mut shim);
-    let answer = pathmark_cc::XcpAnswer {
-        delta: 1 << 16,
-        bounding: true,
-        ..pathmark_cc::XcpAnswer::default()
-    };
+    let answer = changed(pathmark_cc::XcpAnswer::default(), |answer| {
+        (answer.delta, answer.bounding) = (1 << 16, true);
+    });
     let _ = stamp::stamp_payload(&mut shim, &answer, 1200, &Identity::new(6));
     let mut meter = signal.meter();
-    meter.on_packet(&Arrived {
-        ecn: Ecn::Ce,
-        ..arrived(Some(&shim), 63)
-    });
+    meter.on_packet(&changed(arrived(Some(&shim), 63), |arrived| {
+        arrived.ecn = Ecn::Ce;
+    }));
     let counters = meter.counters().unwrap();
     let feedback = xcp(signal.difference(None, &counters, &sent(1, 1200)).unwrap());
     assert_eq!((feedback.stamped, feedback.delta), (1, 0));

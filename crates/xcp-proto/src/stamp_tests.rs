@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::header::tests::{emit, feedback, repr, request};
 use crate::header::{Body, LastRouter, Repr};
-use crate::sent::sent;
+use crate::support::{changed, sent};
 use crate::window;
 
 const ROUTER: Identity = Identity {
@@ -22,23 +22,14 @@ const ROUTER: Identity = Identity {
 };
 
 fn answer(delta: i64, bounding: bool) -> XcpAnswer {
-    XcpAnswer {
-        delta,
-        bounding,
-        ..XcpAnswer::default()
-    }
+    changed(XcpAnswer::default(), |answer| {
+        (answer.delta, answer.bounding) = (delta, bounding);
+    })
 }
 
 #[test]
 fn a_full_header_is_lowered_and_signed() {
-    let request = pathmark_cc::XcpRequest {
-        rtt_us: 50_000,
-        x: 1 << 30,
-        delta: 1000 << 16,
-        covers: 4,
-        window: 60_000,
-        packet: 1500,
-    };
+    let request = changed(request(), |request| request.covers = 4);
     for form in [Form::V4, Form::V6] {
         let mut bytes = emit(&Repr::initial(form, Some(&request), 64));
         let lower = answer(-(3 << 16), true);
@@ -53,7 +44,10 @@ fn a_full_header_is_lowered_and_signed() {
             panic!("full")
         };
         assert_eq!(full.delta, -(3 << 16));
-        assert_eq!((full.rtt_us, full.x, full.covers), (50_000, 1 << 30, 4));
+        assert_eq!(
+            (full.rtt_us, full.x, full.covers),
+            (request.rtt_us, request.x, 4)
+        );
         let address = match form {
             Form::V4 => LastRouter::V4(ROUTER.v4),
             _ => LastRouter::V6(ROUTER.v6),
@@ -100,17 +94,10 @@ fn a_compact_header_is_lowered_in_packets() {
 /// The compact form has no room for ports' declarations, and keeps its covers.
 #[test]
 fn declared_corruption_adds_up_in_the_full_form() {
-    let request = pathmark_cc::XcpRequest {
-        rtt_us: 50_000,
-        x: 1 << 30,
-        covers: 3,
-        packet: 1500,
-        ..pathmark_cc::XcpRequest::default()
-    };
-    let declares = XcpAnswer {
-        corruption_ppm: 50_000,
-        ..XcpAnswer::default()
-    };
+    let request = changed(request(), |request| request.covers = 3);
+    let declares = changed(XcpAnswer::default(), |answer| {
+        answer.corruption_ppm = 50_000;
+    });
     // 5 %, 10 %, and 15 %, which is closer to 10 % than to 30 %.
     for (form, classes) in [
         (Form::V4, [5, 6, 6]),
@@ -158,14 +145,7 @@ fn others_are_untouched() {
 /// another XCP-i router directly behind it.
 #[test]
 fn a_cloud_shows_to_the_first_router_behind_it() {
-    let request = pathmark_cc::XcpRequest {
-        rtt_us: 50_000,
-        x: 1 << 30,
-        delta: 1000 << 16,
-        covers: 1,
-        window: 60_000,
-        packet: 1500,
-    };
+    let request = request();
     let host: IpAddr = [192, 0, 2, 1].into();
     let cloud = |bytes: &[u8], ttl| match from_forwarded(bytes, 1500, ttl, || Some(host)) {
         Carried::Xcp(header) => header.cloud,
@@ -219,10 +199,7 @@ fn an_unmeasured_cloud_is_reported() {
         (CloudAnswer::None, 60),
         (CloudAnswer::Counted { hops: 1 }, 58),
     ] {
-        let answer = XcpAnswer {
-            cloud,
-            ..XcpAnswer::default()
-        };
+        let answer = changed(XcpAnswer::default(), |answer| answer.cloud = cloud);
         let outcome = stamp_payload(&mut bytes, &answer, 1500, &ROUTER);
         assert_eq!(outcome, Outcome::Stamped);
         let packet = Packet::parse(&bytes).unwrap();

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::header::tests::{emit, feedback, repr, request};
 use crate::header::{Form, LastRouter};
+use crate::support::changed;
 
 fn read(shim: &[u8]) -> Repr {
     Packet::parse(shim).unwrap().repr()
@@ -26,10 +27,7 @@ fn full(repr: Repr, change: impl FnOnce(&mut Full)) -> Repr {
         panic!("compact");
     };
     change(&mut full);
-    Repr {
-        body: Body::Full(full),
-        ..repr
-    }
+    changed(repr, |repr| repr.body = Body::Full(full))
 }
 
 /// Results of routers outside, and the merged inner shims.
@@ -37,11 +35,7 @@ fn full(repr: Repr, change: impl FnOnce(&mut Full)) -> Repr {
 fn the_lower_feedback_remains() {
     let fresh = asking(Form::V4, 64);
     let at = |delta, router| {
-        let stamped = Repr {
-            stamped: true,
-            router,
-            ..fresh
-        };
+        let stamped = changed(fresh, |repr| (repr.stamped, repr.router) = (true, router));
         full(stamped, |full| full.delta = delta)
     };
     for (inner, outer, left) in [
@@ -86,11 +80,9 @@ fn silent_hops_of_the_tunnel_show_inside() {
     );
     // Five hops, including two XCP routers.
     let arrived = outer_ttl - 5;
-    let stamped = Repr {
-        stamped: true,
-        xcp_ttl: read(&copy).xcp_ttl.wrapping_sub(2),
-        ..read(&copy)
-    };
+    let stamped = changed(read(&copy), |repr| {
+        (repr.stamped, repr.xcp_ttl) = (true, read(&copy).xcp_ttl.wrapping_sub(2));
+    });
     let left = merge_of(&inner, &stamped, arrived.wrapping_sub(inner_ttl)).unwrap();
     assert_eq!(left.xcp_ttl, inner_ttl + 1 + 3);
 }

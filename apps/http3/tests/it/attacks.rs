@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use pathmark_http3::client::{Get, Progress};
-use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::PutRights;
 use pathmark_http3::root::Existing;
 use pathmark_http3::wire::{ALPN, LinkError};
@@ -17,13 +16,11 @@ use crate::support::{Served, ask, bounded, content, get, link, path, request, ru
 #[test]
 fn requests_without_progress_are_reset() {
     run(async {
-        let limits = Limits {
-            requests: 5,
-            head_time: Duration::from_millis(300),
-            stall: Duration::from_millis(300),
-            ..Limits::default()
-        };
-        let served = Served::limited(PutRights::New, limits);
+        let served = Served::limited(PutRights::New, |limits| {
+            limits.requests = 5;
+            limits.head_time = Duration::from_millis(300);
+            limits.stall = Duration::from_millis(300);
+        });
         served.write("large", &content(20_000_000)).await;
         served.write("small", b"small").await;
         // Streams without a request.
@@ -230,11 +227,7 @@ async fn metadata_alone_breaks_no_transfer() {
 #[test]
 fn large_heads_are_refused() {
     run(async {
-        let limits = Limits {
-            head_bytes: 4096,
-            ..Limits::default()
-        };
-        let served = Served::limited(PutRights::None, limits);
+        let served = Served::limited(PutRights::None, |limits| limits.head_bytes = 4096);
         served.write("small", b"small").await;
         let link = served.link().await;
         serves(&link, "/small", b"small").await;
@@ -255,11 +248,9 @@ fn large_heads_are_refused() {
 #[test]
 fn a_thousand_slow_requests_stop_no_other() {
     run(async {
-        let limits = Limits {
-            head_time: Duration::from_secs(1),
-            ..Limits::default()
-        };
-        let served = Served::limited(PutRights::None, limits);
+        let served = Served::limited(PutRights::None, |limits| {
+            limits.head_time = Duration::from_secs(1)
+        });
         let file = content(1_000_000);
         served.write("file", &file).await;
         let mut silent = Vec::new();
@@ -287,12 +278,10 @@ fn a_thousand_slow_requests_stop_no_other() {
 #[test]
 fn requests_that_have_begun_are_bounded() {
     run(async {
-        let limits = Limits {
-            heads: 64,
-            head_time: Duration::from_secs(600),
-            ..Limits::default()
-        };
-        let served = Served::limited(PutRights::None, limits);
+        let served = Served::limited(PutRights::None, |limits| {
+            limits.heads = 64;
+            limits.head_time = Duration::from_secs(600);
+        });
         served.write("small", b"small").await;
         let (mut silent, mut connections) = (JoinSet::new(), Vec::new());
         for _ in 0..3 {
@@ -334,12 +323,10 @@ async fn no_host_holds_the_places_of_others() {
     let holding = [(1, 20, "127.0.0.2"), (20, 1, "127.0.0.3")];
     for hosts in [&holding[..], &holding[1..]] {
         bounded(async {
-            let limits = Limits {
-                transfers: 8,
-                stall: Duration::from_secs(600),
-                ..Limits::default()
-            };
-            let served = Served::limited(PutRights::New, limits);
+            let served = Served::limited(PutRights::New, |limits| {
+                limits.transfers = 8;
+                limits.stall = Duration::from_secs(600);
+            });
             served.write("small", b"small").await;
             let mut held = Vec::new();
             for (links, puts, host) in hosts {
@@ -400,12 +387,10 @@ fn hashing_ends_with_its_client() {
 #[test]
 fn requests_above_the_limit_of_all_connections_are_refused() {
     run(async {
-        let limits = Limits {
-            transfers: 1,
-            stall: Duration::from_millis(300),
-            ..Limits::default()
-        };
-        let served = Served::limited(PutRights::New, limits);
+        let served = Served::limited(PutRights::New, |limits| {
+            limits.transfers = 1;
+            limits.stall = Duration::from_millis(300);
+        });
         served.write("small", b"small").await;
         let link = served.link().await;
         let mut put = link.request(request("PUT", "/x", &[])).await.unwrap();

@@ -4,7 +4,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pathmark_http3::origin::Limits;
 use pathmark_http3::plan::PutRights;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -111,12 +110,10 @@ async fn an_origin_outlives_garbage() {
             PANICS.fetch_add(1, Ordering::Relaxed);
             before(info);
         }));
-        let limits = Limits {
-            head_time: Duration::from_millis(200),
-            stall: Duration::from_millis(200),
-            ..Limits::default()
-        };
-        let served = Served::limited(PutRights::Replace, limits);
+        let served = Served::limited(PutRights::Replace, |limits| {
+            limits.head_time = Duration::from_millis(200);
+            limits.stall = Duration::from_millis(200);
+        });
         served.write("file", b"honest").await;
         let honest = served.link().await;
         let mut runner = TestRunner::deterministic();

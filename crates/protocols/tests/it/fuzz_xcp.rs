@@ -1,11 +1,13 @@
 //! Fuzz targets for the XCP shim, the stamping rule and the 16-bit feedback.
 
-use pathmark_cc::{Carried, CloudAnswer, Countable, XcpAnswer};
+use pathmark_cc::{Carried, CloudAnswer, XcpAnswer};
 use pathmark_shim::{Kind, frame};
 use xcp_proto::counters::{MOST, Totals};
 use xcp_proto::header::{Body, Format};
 use xcp_proto::stamp::{self, Outcome};
 use xcp_proto::{Form, Identity, Packet, Repr, window};
+
+use crate::support::sent;
 
 /// The input consists of an answer of 8 bytes, whose lowest two bits are also the answer about a
 /// cloud, and a datagram. The datagram is stamped if and only if it starts with a valid XCP shim
@@ -97,12 +99,7 @@ fn stamp_one(answer: &XcpAnswer, datagram: &[u8]) {
     for congested in [false, true] {
         totals.count(&after, 1500, Some(60), congested);
     }
-    let sent = Countable {
-        packets: 2,
-        bytes: 3000,
-        longest: 1500,
-    };
-    let feedback = totals.since(&Totals::default(), &sent, Some(64));
+    let feedback = totals.since(&Totals::default(), &sent(2, 1500), Some(64));
     let feedback = feedback.expect("it was counted just now");
     assert!((-2 * MOST..=MOST).contains(&feedback.delta));
     assert_eq!((feedback.packets, feedback.stamped), (2, 2));

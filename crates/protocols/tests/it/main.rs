@@ -23,6 +23,8 @@ mod fuzz_qs;
 mod fuzz_vcp;
 mod fuzz_xcp;
 mod own;
+#[path = "../../../shim/tests/it/support.rs"]
+mod support;
 mod tunnel;
 mod vectors;
 mod wire_edge;

@@ -1,5 +1,6 @@
 //! Shims in front of a tunnel's packet: copied at the entry, answered, and merged at the exit.
 
+use crate::support::changed;
 use pathmark_cc::{Answer, Duration, QuickStartAnswer, VcpAnswer, VcpCode, XcpAnswer};
 use pathmark_protocols::forged::{Claim, kind, shim};
 use pathmark_protocols::shim::{Identity, write};
@@ -40,11 +41,9 @@ fn answers() -> [(Vec<u8>, Answer); 3] {
         load_128: 140,
         ..VcpAnswer::default()
     };
-    let xcp = XcpAnswer {
-        delta: -1000,
-        bounding: true,
-        ..XcpAnswer::default()
-    };
+    let xcp = changed(XcpAnswer::default(), |answer| {
+        (answer.delta, answer.bounding) = (-1000, true);
+    });
     let quick_start = QuickStartAnswer {
         approved: 1_000_000,
         random: 77,
@@ -101,9 +100,8 @@ fn what_routers_leave_alone_is_not_copied() {
         damaged[5] ^= 1;
         assert_eq!(lift(&damaged), None);
     }
-    let report = quick_start::Repr {
-        function: quick_start::Function::Report,
-        ..quick_start::Repr::parse(&request()).unwrap()
-    };
+    let report = changed(quick_start::Repr::parse(&request()).unwrap(), |repr| {
+        repr.function = quick_start::Function::Report;
+    });
     assert_eq!(lift(&report.emit()), None);
 }

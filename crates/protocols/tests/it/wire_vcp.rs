@@ -14,6 +14,7 @@ use vcp_proto::{
     mark::{self, Outcome},
 };
 
+use crate::support::changed;
 use crate::vectors::{check_feedback, vector};
 
 fn first_mark() -> VcpAnswer {
@@ -66,14 +67,8 @@ fn shims_after_one_and_two_routers() {
         ..first
     };
     // With a port of another law, and with declared loss by corruption.
-    let translated = VcpAnswer {
-        translated: true,
-        ..first
-    };
-    let declared = |answer| VcpAnswer {
-        corruption_ppm: 50_000,
-        ..answer
-    };
+    let translated = changed(first, |answer| answer.translated = true);
+    let declared = |answer| changed(answer, |answer| answer.corruption_ppm = 50_000);
     let later = declared(second);
     for (before, answer, router, after) in [
         ("fresh", first, 11, "marked"),

@@ -6,6 +6,7 @@ use xcp_proto::counters::Totals;
 use xcp_proto::stamp::{Outcome, stamp_payload};
 use xcp_proto::{Form, Identity, XcpSignal};
 
+use crate::support::changed;
 use crate::vectors::{check_feedback, vector};
 
 fn request() -> Request {
@@ -47,19 +48,10 @@ const GRANT: XcpAnswer = XcpAnswer {
 #[test]
 fn shims_after_one_and_two_routers() {
     // 1097.5 B/s.
-    let take = XcpAnswer {
-        delta: -(1097 << 16) - (1 << 15),
-        ..GRANT
-    };
+    let take = changed(GRANT, |answer| answer.delta = -(1097 << 16) - (1 << 15));
     let nothing = XcpAnswer { delta: 0, ..GRANT };
-    let declared = XcpAnswer {
-        corruption_ppm: 50_000,
-        ..GRANT
-    };
-    let translated = XcpAnswer {
-        translated: true,
-        ..GRANT
-    };
+    let declared = changed(GRANT, |answer| answer.corruption_ppm = 50_000);
+    let translated = changed(GRANT, |answer| answer.translated = true);
     let (full, v6, compact) = (fresh(Form::V4), fresh(Form::V6), fresh(Form::Compact));
     assert_eq!(full, vector("xcp-fresh"));
     assert_eq!(compact, vector("xcp-compact"));

@@ -45,6 +45,16 @@ fn metrics_follow_the_conventions_of_prometheus() {
         let types = text.matches(&format!("# TYPE {name} ")).count();
         assert_eq!(types, 1, "{name}");
     }
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap();
+        // Buckets, sums and counts are of the histogram that is declared.
+        let parts = ["_bucket", "_sum", "_count"].map(|suffix| name.strip_suffix(suffix));
+        let is_declared = |kind: &str| text.contains(&format!("# TYPE {kind}"));
+        let mut histograms = parts.iter().flatten();
+        let is_part = histograms.any(|family| is_declared(&format!("{family} histogram")));
+        assert!(is_part || is_declared(&format!("{name} ")), "{line}");
+        assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok());
+    }
     let delays = "queue_delay_seconds";
     let class = "port=\"wan\",class=\"feedback\"";
     for line in [

@@ -1,7 +1,7 @@
 //! Two hosts and a `vcp-router` between them, on real TUN interfaces in namespaces of the test's
 //! own.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
@@ -250,10 +250,25 @@ impl Bed {
         b.recv(&mut [0; 10]).unwrap();
     }
 
+    /// What the router still writes to its log until it ends.
+    pub(crate) fn rest_of_log(&mut self) -> String {
+        io::read_to_string(self.router().child().stderr.as_mut().unwrap()).unwrap()
+    }
+
     /// SIGTERM, which ends the router cleanly.
     pub(crate) fn stop(&mut self) {
         self.router().terminate().unwrap();
         assert!(self.router().wait().unwrap().success());
+    }
+}
+
+/// Waits until something holds, which it must within 30 s.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        let late = start.elapsed() > Duration::from_secs(30);
+        assert!(!late, "not in time: {what}");
+        thread::yield_now();
     }
 }
 

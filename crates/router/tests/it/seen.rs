@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bed::{Bed, bytes, transfer};
+use crate::bed::{Bed, bytes, transfer, until};
 
 /// Packets that the interface's own queue has no room for are counted, though the router never
 /// reads them.
@@ -28,14 +28,10 @@ fn what_the_interface_drops_is_counted() {
     kill_process(pid, Signal::CONT).unwrap();
     let lost = drops(&bed) - before;
     // What still waits in the interface's queue is read within moments.
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let read = loop {
-        let read = bed.counter("received");
-        if lost + read >= 2_000 || Instant::now() > deadline {
-            break read;
-        }
-    };
-    assert!(lost > 0 && lost + read >= 2_000, "{lost} lost, {read} read");
+    until("all are read or lost", || {
+        lost + bed.counter("received") >= 2_000
+    });
+    assert!(lost > 0);
     let metrics = bed.shown(&["--metrics"]);
     let line = "vcp_router_link_interface_drops_total{port=\"left\"}";
     let line = format!("{line} {}", drops(&bed));
@@ -60,9 +56,7 @@ fn a_deleted_interface_ends_the_router() {
     let start = Instant::now();
     assert_eq!(bed.router().wait().unwrap().code(), Some(1));
     assert!(start.elapsed() < Duration::from_secs(5));
-    let mut text = String::new();
-    let stderr = bed.router().child().stderr.as_mut().unwrap();
-    stderr.read_to_string(&mut text).unwrap();
+    let text = bed.rest_of_log();
     let last = text.lines().last().unwrap();
     let why = "port wan side: its interface is gone";
     assert!(last.contains(why), "{text}");
@@ -110,11 +104,7 @@ fn an_interface_that_comes_back_is_opened_again() {
     for _ in 0..3 {
         // In one go, so that the attempts of the router find the next one, not a gap.
         bed.does(&format!("ip link delete back0; {make}"));
-        let start = Instant::now();
-        while bed.link("a")["interface_state"] != "up" {
-            let late = start.elapsed() >= Duration::from_secs(5);
-            assert!(!late, "{}", bed.link("a"));
-        }
+        until("up again", || bed.link("a")["interface_state"] == "up");
     }
     bed.reload();
     assert_eq!(bed.link("a")["interface_state"], "up");

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use pathmark_testbed::ChildGuard;
 
-use crate::bed::{Bed, Pinger, bytes, transfer};
+use crate::bed::{Bed, Pinger, bytes, transfer, until};
 
 /// Time within which the router ends.
 const SOON: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A pipe that is full, and its reading end.
 fn full() -> (PipeReader, Stdio) {
@@ -28,10 +27,9 @@ fn full() -> (PipeReader, Stdio) {
 fn ends(router: &mut ChildGuard) -> Duration {
     let start = Instant::now();
     router.terminate().unwrap();
-    while router.child().try_wait().unwrap().is_none() {
-        assert!(start.elapsed() < PATIENCE, "SIGTERM is ignored");
-        std::thread::yield_now();
-    }
+    until("SIGTERM ends it", || {
+        router.child().try_wait().unwrap().is_some()
+    });
     start.elapsed()
 }
 
@@ -45,20 +43,15 @@ fn ask(bed: &Bed, request: &[u8]) -> serde_json::Value {
 fn log(bed: &Bed, count: u64) {
     for _ in 0..count {
         let wanted = ask(bed, b"reload\n")["reloads"].as_u64().unwrap();
-        let start = Instant::now();
-        while ask(bed, b"json\n")["reload"]["generation"].as_u64() <= Some(wanted) {
-            assert!(start.elapsed() < PATIENCE, "not reloaded: {wanted}");
-        }
+        let generation = || ask(bed, b"json\n")["reload"]["generation"].as_u64();
+        until("reloaded", || generation() > Some(wanted));
     }
 }
 
 /// Pings until one is answered, which means that the router runs.
 fn pinger(bed: &Bed) -> Pinger {
     let mut pinger = Pinger::new(&bed.left, "10.0.2.2");
-    let start = Instant::now();
-    while pinger.ping(56).is_none() {
-        assert!(start.elapsed() < PATIENCE, "nothing passes");
-    }
+    until("something passes", || pinger.ping(56).is_some());
     pinger
 }
 
@@ -122,11 +115,7 @@ fn a_failure_that_nobody_reads_ends_the_router() {
     std::fs::write(bed.path("control.sock"), "no socket").unwrap();
     let (_reader, pipe) = full();
     let mut router = bed.spawn_with(Stdio::null(), pipe);
-    let start = Instant::now();
-    while router.child().try_wait().unwrap().is_none() {
-        assert!(start.elapsed() < PATIENCE, "it does not end");
-        std::thread::yield_now();
-    }
+    until("it ends", || router.child().try_wait().unwrap().is_some());
 }
 
 /// A reader that reads again gets the first lines and the number of the others.

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
+use crate::bed::until;
 use crate::cards::Cards;
 
 /// What has not happened by then does not happen.
@@ -55,17 +56,11 @@ impl Watched {
 
     /// Waits until `show --json` has this of every port that is steered into.
     pub(crate) fn until(&self, part: &str) {
-        let start = Instant::now();
-        loop {
+        until(part, || {
             let state = self.cards.show();
-            let links = state["links"].as_array().unwrap();
-            let steering = links.iter().map(|link| link["steering"].to_string());
-            if steering.clone().all(|steering| steering.contains(part)) {
-                return;
-            }
-            let late = start.elapsed() > PATIENCE;
-            assert!(!late, "{part}: {:?}", steering.collect::<Vec<_>>());
-        }
+            let mut links = state["links"].as_array().unwrap().iter();
+            links.all(|link| link["steering"].to_string().contains(part))
+        });
     }
 
     pub(crate) fn show(&self, arguments: &[&str]) -> String {
@@ -80,10 +75,10 @@ impl Watched {
     /// Waits until set-up is requested, for a reason with this text.
     pub(crate) fn requested(&self, reason: &str) {
         let request = self.cards.path("run/setup-wanted");
-        let start = Instant::now();
-        while !std::fs::read_to_string(&request).is_ok_and(|text| text.contains(reason)) {
-            assert!(start.elapsed() < PATIENCE, "no request: {reason}");
-        }
+        let requested = || std::fs::read_to_string(&request);
+        until(reason, || {
+            requested().is_ok_and(|text| text.contains(reason))
+        });
     }
 }
 

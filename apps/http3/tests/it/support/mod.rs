@@ -170,10 +170,13 @@ impl Deref for Served {
 
 impl Served {
     pub(crate) fn new(put: PutRights) -> Self {
-        Self::limited(put, Limits::default())
+        Self::limited(put, |_| ())
     }
 
-    pub(crate) fn limited(put: PutRights, limits: Limits) -> Self {
+    /// Changes the default limits.
+    pub(crate) fn limited(put: PutRights, change: impl FnOnce(&mut Limits)) -> Self {
+        let mut limits = Limits::default();
+        change(&mut limits);
         let rules = Rules {
             put,
             ..Rules::default()

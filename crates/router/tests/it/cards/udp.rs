@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use super::{Cards, address};
+use crate::bed::until;
 
 impl Cards {
     /// UDP from LAN to WAN.
@@ -29,9 +30,6 @@ const FEW_HOPS: u32 = 3;
 
 /// What is sent until it arrives is sent again after this time.
 const AGAIN: Duration = Duration::from_millis(5);
-
-/// What does not happen within this time does not happen.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Udp {
     /// Sends one datagram that the router would end; refusals (ICMP) are what closed means.
@@ -86,22 +84,17 @@ impl Udp {
 
     /// Sends until a datagram has arrived past the router.
     pub(crate) fn until_past(&self) {
-        let start = Instant::now();
-        loop {
+        until("open", || {
             self.probe();
-            if self.next(AGAIN) == Some(true) {
-                return;
-            }
-            assert!(start.elapsed() < PATIENCE, "not open");
-        }
+            self.next(AGAIN) == Some(true)
+        });
     }
 
     /// Sends until no datagram arrives past the router any more: five times another that was sent
     /// behind it comes alone.
     pub(crate) fn until_not_past(&self) {
-        let start = Instant::now();
         let mut alone = 0;
-        while alone < 5 {
+        until("closed", || {
             self.count();
             self.probe();
             self.send();
@@ -110,19 +103,17 @@ impl Udp {
                 Some(false) => alone += 1,
                 None => {}
             }
-            assert!(start.elapsed() < PATIENCE, "still open");
-        }
+            alone == 5
+        });
     }
 
     /// Sends until a datagram has arrived.
     pub(crate) fn until_it_passes(&self) -> Duration {
         let start = Instant::now();
-        loop {
+        until("something passes", || {
             self.send();
-            if self.next(AGAIN) == Some(false) {
-                return start.elapsed();
-            }
-            assert!(start.elapsed() < PATIENCE, "nothing passes");
-        }
+            self.next(AGAIN) == Some(false)
+        });
+        start.elapsed()
     }
 }

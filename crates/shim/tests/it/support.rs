@@ -1,6 +1,12 @@
-//! What a sender has sent, and a packet that arrives, for the tests of the protocols.
+//! What the tests of the protocols share.
 
 use pathmark_cc::Countable;
+
+/// A value with a change.
+pub(crate) fn changed<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}
 
 /// A sender's own count of `packets` packets of `longest` bytes each.
 pub(crate) fn sent(packets: u64, longest: u64) -> Countable {
