@@ -257,10 +257,8 @@ pub(crate) mod tests {
     #[test]
     fn names_of_unfinished_files_and_keys_are_reserved() {
         assert!(is_reserved(b".pathmark-0.part") && is_reserved(b".pathmark-data.key"));
-        assert!(
-            is_reserved(b".PathMark-0.part"),
-            "where a file system folds case"
-        );
+        let folded = is_reserved(b".PathMark-0.part");
+        assert!(folded, "where a file system folds case");
         assert!(!is_reserved(b"pathmark-0.part") && !is_reserved(b"a.part"));
     }
 

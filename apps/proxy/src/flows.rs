@@ -271,10 +271,8 @@ mod tests {
             panic!("{view:?}");
         };
         assert_eq!((only.id, only.kind, only.client), (0, Kind::Udp, client));
-        assert_eq!(
-            (only.by.as_str(), only.target.as_str()),
-            ("socks", "a.test:53")
-        );
+        let shown = (only.by.as_str(), only.target.as_str());
+        assert_eq!(shown, ("socks", "a.test:53"));
         assert_eq!((only.bytes_up, only.bytes_down), (3, 4));
         drop(first);
         assert_eq!(flows.view(), []);

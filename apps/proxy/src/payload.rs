@@ -231,11 +231,8 @@ mod tests {
             (Ect1, [Some(Ect1), Some(Ect1), Some(Ect1), Some(Ce)]),
             (Ce, [Some(Ce), Some(Ce), Some(Ce), Some(Ce)]),
         ] {
-            assert_eq!(
-                OUTER.map(|outer| decapsulate(inner, outer)),
-                row,
-                "{inner:?}"
-            );
+            let left = OUTER.map(|outer| decapsulate(inner, outer));
+            assert_eq!(left, row, "{inner:?}");
         }
     }
 

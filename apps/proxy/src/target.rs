@@ -155,10 +155,8 @@ mod tests {
         for text in ["example.org:80", "192.0.2.1:443", "[2001:db8::1]:53"] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
-        assert_eq!(
-            Target::new("2001:db8::1", 53).unwrap().to_string(),
-            "[2001:db8::1]:53"
-        );
+        let shown = Target::new("2001:db8::1", 53).unwrap().to_string();
+        assert_eq!(shown, "[2001:db8::1]:53");
         for (text, error) in [
             ("example.org", TargetError::Port),
             ("example.org:0", TargetError::Port),

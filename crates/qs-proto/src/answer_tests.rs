@@ -56,10 +56,8 @@ fn a_lower_rate_spoils_the_nonce_beyond_its_bits() {
 #[test]
 fn a_denial_ends_the_request() {
     let denied = after(&request(125_000_000), &approved(0), 1);
-    assert_eq!(
-        (denied.rate, denied.qs_ttl, denied.nonce),
-        (Rate::default(), 0, 0)
-    );
+    let left = (denied.rate, denied.qs_ttl, denied.nonce);
+    assert_eq!(left, (Rate::default(), 0, 0));
     let mut shim = denied.emit();
     let before = shim;
     let outcome = answer_payload(&mut shim, &approved(u64::MAX), 1);

@@ -53,9 +53,7 @@ fn who_asks_nothing_reports_nothing() {
     let mut shim = [0; LEN];
     QuickStartSignal::new().fill(&Request::default(), &mut shim);
     let repr = Repr::parse(&shim).unwrap();
-    assert_eq!(
-        (repr.function, repr.rate),
-        (Function::Report, Rate::default())
-    );
+    let report = (repr.function, repr.rate);
+    assert_eq!(report, (Function::Report, Rate::default()));
     QuickStartSignal::new().fill(&asking(1), &mut [0; 3]);
 }

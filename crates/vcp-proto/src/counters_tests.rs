@@ -70,11 +70,8 @@ fn known_totals() {
     assert_eq!(feedback.t_rho, Duration::from_millis(1250));
     assert_eq!(feedback.router, 0xBEEF);
     assert_eq!(feedback.corruption_ppm, 100_000);
-    assert_eq!(
-        feedback.unmarked_hop,
-        Some(true),
-        "three IP hops, none marked the latest"
-    );
+    let hop = feedback.unmarked_hop;
+    assert_eq!(hop, Some(true), "three IP hops, none marked the latest");
 }
 
 #[test]
@@ -99,10 +96,8 @@ fn ecn_codes_count_as_they_are() {
     totals.count_ecn(VcpCode::Low, 10, None);
     totals.count_ecn(VcpCode::Over, 20, None);
     totals.count_ecn(VcpCode::None, 30, None);
-    assert_eq!(
-        totals.encode(),
-        [1, 0, 1, 1, 10, 0, 20, 30, 65_536, 0, 0, 0, 0, 0, 0]
-    );
+    let expected = [1, 0, 1, 1, 10, 0, 20, 30, 65_536, 0, 0, 0, 0, 0, 0];
+    assert_eq!(totals.encode(), expected);
 }
 
 #[test]

@@ -280,12 +280,10 @@ pub(crate) mod tests {
         request.bise = true;
         request.min_rtt = Some(Duration::from_millis(250));
         let initial = Repr::initial(&request, true).emit();
-        assert_eq!(
-            initial[..14],
-            [
-                0x08, 0x14, 0x7A, 0x3D, 0x70, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 47
-            ]
-        );
+        let expected = [
+            0x08, 0x14, 0x7A, 0x3D, 0x70, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 47,
+        ];
+        assert_eq!(initial[..14], expected);
 
         let repr = Repr {
             code: VcpCode::Over,
@@ -301,12 +299,10 @@ pub(crate) mod tests {
             rtt_class: 51,
         };
         let shim = repr.emit();
-        assert_eq!(
-            shim[..14],
-            [
-                0x08, 0x14, 0x7A, 0x3D, 0xD5, 3, 0xAB, 0xCD, 0x12, 0x34, 0x04, 0xE2, 130, 51
-            ]
-        );
+        let expected = [
+            0x08, 0x14, 0x7A, 0x3D, 0xD5, 3, 0xAB, 0xCD, 0x12, 0x34, 0x04, 0xE2, 130, 51,
+        ];
+        assert_eq!(shim[..14], expected);
         let packet = Packet::parse(&shim).unwrap();
         assert_eq!(packet.code(), VcpCode::Over);
         assert_eq!(packet.router(), 0xABCD);

@@ -44,10 +44,8 @@ fn what_counts() {
     count(&mut totals, &header(10_000, true, 62, 5), true);
     count(&mut totals, &header(-50, true, 62, 5), true);
     let mut minimal = [0; 36];
-    assert_eq!(
-        Repr::initial(Form::V4, None, 64).emit(&mut minimal),
-        Some(36)
-    );
+    let len = Repr::initial(Form::V4, None, 64).emit(&mut minimal);
+    assert_eq!(len, Some(36));
     count(&mut totals, &minimal, false);
 
     let encoded = |totals: &Totals| totals.encode().collect::<Vec<_>>();
@@ -143,17 +141,13 @@ fn the_sum_goes_round_and_below_zero() {
         count(&mut totals, &header(i64::MAX, true, 63, 1), false);
     }
     assert_eq!(totals.sum, (CEILING - 5 + (20 << 56)) & CEILING);
-    assert_eq!(
-        totals.since(&older, &most(20), None).unwrap().delta,
-        20 << 56
-    );
+    let delta = totals.since(&older, &most(20), None).unwrap().delta;
+    assert_eq!(delta, 20 << 56);
     for _ in 0..25 {
         count(&mut totals, &header(i64::MIN, true, 63, 1), false);
     }
-    assert_eq!(
-        totals.since(&older, &most(45), None).unwrap().delta,
-        -5 << 56
-    );
+    let delta = totals.since(&older, &most(45), None).unwrap().delta;
+    assert_eq!(delta, -5 << 56);
 }
 
 #[test]

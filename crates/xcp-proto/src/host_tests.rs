@@ -93,11 +93,8 @@ fn what_goes_back_is_what_the_cloud_leaves() {
         end.packet(Instant::from_millis(1), 61, &stamped);
         let first = end.feedback();
         assert_eq!((first.stamped, first.delta), (1, 0));
-        assert_eq!(
-            (first.unmarked_hop, first.uncounted),
-            (Some(false), false),
-            "for a second"
-        );
+        let seen = (first.unmarked_hop, first.uncounted);
+        assert_eq!(seen, (Some(false), false), "for a second");
         if let Some(available) = available {
             let mut seen = Vec::new();
             host.visit(&mut |upstream, bytes| seen.push((upstream, bytes)));

@@ -33,10 +33,8 @@ fn a_full_header_is_lowered_and_signed() {
     for form in [Form::V4, Form::V6] {
         let mut bytes = emit(&Repr::initial(form, Some(&request), 64));
         let lower = answer(-(3 << 16), true);
-        assert_eq!(
-            stamp_payload(&mut bytes, &lower, 1500, &ROUTER),
-            Outcome::Stamped
-        );
+        let outcome = stamp_payload(&mut bytes, &lower, 1500, &ROUTER);
+        assert_eq!(outcome, Outcome::Stamped);
         let first = Packet::parse(&bytes).unwrap().repr();
         assert!(first.stamped);
         assert_eq!((first.xcp_ttl, first.router), (63, 0xABCD));
@@ -44,10 +42,8 @@ fn a_full_header_is_lowered_and_signed() {
             panic!("full")
         };
         assert_eq!(full.delta, -(3 << 16));
-        assert_eq!(
-            (full.rtt_us, full.x, full.covers),
-            (request.rtt_us, request.x, 4)
-        );
+        let kept = (full.rtt_us, full.x, full.covers);
+        assert_eq!(kept, (request.rtt_us, request.x, 4));
         let address = match form {
             Form::V4 => LastRouter::V4(ROUTER.v4),
             _ => LastRouter::V6(ROUTER.v6),
@@ -121,10 +117,8 @@ fn others_are_untouched() {
     let answer = answer(0, true);
     let mut minimal = emit(&Repr::initial(Form::V4, None, 64));
     let before = minimal.clone();
-    assert_eq!(
-        stamp_payload(&mut minimal, &answer, 1500, &ROUTER),
-        Outcome::Untouched
-    );
+    let outcome = stamp_payload(&mut minimal, &answer, 1500, &ROUTER);
+    assert_eq!(outcome, Outcome::Untouched);
     assert_eq!(minimal, before);
     assert_eq!(from_payload(&minimal, 1500), Carried::Foreign);
 
@@ -133,10 +127,8 @@ fn others_are_untouched() {
     for bytes in [&mut vcp[..], &mut [0x40; 1200][..], &mut []] {
         let before = bytes.to_vec();
         assert_eq!(from_payload(bytes, 1500), Carried::Foreign);
-        assert_eq!(
-            stamp_payload(bytes, &answer, 1500, &ROUTER),
-            Outcome::Untouched
-        );
+        let outcome = stamp_payload(bytes, &answer, 1500, &ROUTER);
+        assert_eq!(outcome, Outcome::Untouched);
         assert_eq!(bytes, before);
     }
 }
@@ -177,13 +169,11 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
         // cloud, too.
         let upstream = Upstream::of(address).unwrap();
         assert_eq!(cloud(&bytes, 57), Some(Cloud { upstream, hops: 3 }));
-        assert_eq!(
-            cloud(&bytes, 62),
-            Some(Cloud {
-                upstream,
-                hops: 254
-            })
-        );
+        let cloud_behind = Some(Cloud {
+            upstream,
+            hops: 254,
+        });
+        assert_eq!(cloud(&bytes, 62), cloud_behind);
     }
     let bytes = emit(&Repr::initial(Form::Compact, Some(&request), 64));
     assert_eq!(cloud(&bytes, 61), None);
@@ -203,10 +193,8 @@ fn an_unmeasured_cloud_is_reported() {
         let outcome = stamp_payload(&mut bytes, &answer, 1500, &ROUTER);
         assert_eq!(outcome, Outcome::Stamped);
         let packet = Packet::parse(&bytes).unwrap();
-        assert_eq!(
-            (packet.xcp_ttl(), packet.format()),
-            (xcp_ttl, Format::Uncounted)
-        );
+        let seen = (packet.xcp_ttl(), packet.format());
+        assert_eq!(seen, (xcp_ttl, Format::Uncounted));
     }
     let mut totals = crate::counters::Totals::default();
     totals.count(&Packet::parse(&bytes).unwrap(), 1500, Some(58), false);

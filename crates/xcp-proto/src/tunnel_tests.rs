@@ -46,11 +46,8 @@ fn the_lower_feedback_remains() {
         // A router that raises the grant of an earlier one.
         (at(1000, 11), at(i64::MAX, 22), at(1000, 11)),
     ] {
-        assert_eq!(
-            merge_of(&inner, &outer, 0),
-            Some(left),
-            "{inner:?} {outer:?}"
-        );
+        let merged = merge_of(&inner, &outer, 0);
+        assert_eq!(merged, Some(left), "{inner:?} {outer:?}");
     }
     let cloud = Repr {
         format: Format::Uncounted,
@@ -73,11 +70,8 @@ fn silent_hops_of_the_tunnel_show_inside() {
     let inner = asking(Form::V4, inner_ttl + 1);
     let mut copy = emit(&inner);
     assert!(shift_ttl(&mut copy, outer_ttl.wrapping_sub(inner_ttl)));
-    assert_eq!(
-        read(&copy).xcp_ttl,
-        outer_ttl.wrapping_add(1),
-        "one hop before it"
-    );
+    let ttl = read(&copy).xcp_ttl;
+    assert_eq!(ttl, outer_ttl.wrapping_add(1), "one hop before it");
     // Five hops, including two XCP routers.
     let arrived = outer_ttl - 5;
     let stamped = changed(read(&copy), |repr| {

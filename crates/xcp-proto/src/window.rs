@@ -156,10 +156,8 @@ mod tests {
         };
         let compact = compact(&request);
         // 123 500 B/s · 0.1 s ÷ 1500 B = 8.2333 packets.
-        assert_eq!(
-            (compact.covers, compact.cwnd, compact.rtt_ms),
-            (1, 100, 100)
-        );
+        let fields = (compact.covers, compact.cwnd, compact.rtt_ms);
+        assert_eq!(fields, (1, 100, 100));
         assert_eq!(compact.feedback, 0x41D9);
         let carried = compact.carried(1500);
         assert_eq!(carried.rtt_us, 100_000);
@@ -276,11 +274,8 @@ mod h_feedback_tests {
             let mantissa = f64::from(word.cast_signed() >> 3);
             let packets = mantissa * 16f64.powi(i32::from(word & 7) - 3);
             assert_eq!(decode_feedback(word), q12(packets), "{word:#06x}");
-            assert_eq!(
-                decode_feedback(encode_feedback(decode_feedback(word))),
-                decode_feedback(word),
-                "{word:#06x}"
-            );
+            let again = decode_feedback(encode_feedback(decode_feedback(word)));
+            assert_eq!(again, decode_feedback(word), "{word:#06x}");
         }
     }
 

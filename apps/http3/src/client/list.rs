@@ -305,10 +305,8 @@ mod tests {
         }
         let content = br#"{"entries":[{"name":"a","kind":"pipe","target":"x","more":1}]}"#;
         let entries = parse_listing(content).unwrap();
-        assert_eq!(
-            (entries[0].kind, entries[0].target.as_ref()),
-            (Kind::Special, None)
-        );
+        let first = (entries[0].kind, entries[0].target.as_ref());
+        assert_eq!(first, (Kind::Special, None));
         let bad = r#"|[]|{}|{"entries":[{}]}|{"entries":[|{"entries":[]|{"entries":[]}}"#;
         for content in bad
             .split('|')

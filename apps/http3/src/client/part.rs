@@ -392,10 +392,8 @@ mod tests {
             let position = content.len() as u64;
             let text = text(Some(Mark { position, hasher }));
             let read = TagText::parse(&text).unwrap();
-            assert_eq!(
-                (read.source.as_str(), read.write()),
-                ("https://host/a", text)
-            );
+            let known = (read.source.as_str(), read.write());
+            assert_eq!(known, ("https://host/a", text));
             let mark = read.mark.unwrap();
             assert_eq!(mark.position, position);
             let whole = mark.hasher.chain_update(b"more").finalize();

@@ -418,10 +418,8 @@ mod tests {
         let Step::Take(arriving) = decide(StatusCode::OK, &whole, Some(&part(10))) else {
             panic!("it is taken");
         };
-        assert_eq!(
-            (arriving.first, arriving.length, arriving.tag),
-            (0, Some(100), None)
-        );
+        let taken = (arriving.first, arriving.length, arriving.tag);
+        assert_eq!(taken, (0, Some(100), None));
         for length in ["-1", "", "+5", "1,2", "18446744073709551616"] {
             let fields = headers(&[("content-length", length)]);
             let step = decide(StatusCode::OK, &fields, None);

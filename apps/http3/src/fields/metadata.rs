@@ -342,10 +342,8 @@ mod tests {
     fn the_example_of_the_rfc_is_written_and_read() {
         let digest: Sha256Digest = Sha256::digest(b"{\"hello\": \"world\"}\n").into();
         let field = sha256_field(&digest);
-        assert_eq!(
-            field,
-            "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"
-        );
+        let written = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
+        assert_eq!(field, written);
         assert_eq!(read(&[&field]), Ok(Some(digest)));
         assert_eq!(read(&["sha-512=:AA==:", &field]), Ok(Some(digest)));
     }

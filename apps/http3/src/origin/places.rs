@@ -395,11 +395,8 @@ mod tests {
             .map(|held| held.displaced().now_or_never())
             .collect();
         assert_eq!(ended, [Some(()), Some(()), None, None]);
-        assert_eq!(
-            lock(&places.0.state).taken,
-            6,
-            "those that end count until they have"
-        );
+        let taken = lock(&places.0.state).taken;
+        assert_eq!(taken, 6, "those that end count until they have");
         drop(held);
         assert_eq!(lock(&places.0.state).taken, 2);
     }

@@ -198,9 +198,7 @@ mod tests {
 
         // An upload without any bytes is useless when its request ends.
         drop(Upload::begin(&directory, &token, note).unwrap());
-        assert_eq!(
-            std::fs::read_dir(path.path().join("a/b")).unwrap().count(),
-            0
-        );
+        let left = std::fs::read_dir(path.path().join("a/b")).unwrap().count();
+        assert_eq!(left, 0);
     }
 }

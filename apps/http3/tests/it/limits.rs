@@ -123,10 +123,8 @@ async fn fields_of_a_connection_are_malformed() {
         let sent = link.request(request("GET", "/file", &[field])).await;
         let error = sent.unwrap().response().await.unwrap_err();
         let code = codes::MESSAGE_ERROR;
-        assert!(
-            matches!(error, LinkError::Reset { code: other } if other == code),
-            "{field:?}: {error}"
-        );
+        let is_malformed = matches!(error, LinkError::Reset { code: other } if other == code);
+        assert!(is_malformed, "{field:?}: {error}");
     }
     let fine = request("GET", "/file", &[("te", "trailers")]);
     assert_eq!(ask(&link, fine, b"").await.content, b"honest");

@@ -78,10 +78,8 @@ async fn what_an_earlier_process_left_is_removed_in_time() {
     let second = house(directory.path(), limits, (10, 6));
     until(|| names(&directory.path().join("sub")).is_empty()).await;
     let link = second.link().await;
-    assert_eq!(
-        status(&link, ("PUT", "/more"), &[], b"1234567890").await,
-        201
-    );
+    let stored = status(&link, ("PUT", "/more"), &[], b"1234567890").await;
+    assert_eq!(stored, 201);
 }
 
 /// Two clients each announce more than half of the quota. One client is refused before its content

@@ -63,10 +63,8 @@ async fn directories_are_listed() {
     for directory in ["/sub", "/sub/"] {
         let entries = client.list(&path(directory)).await.unwrap();
         assert_eq!(entries.len(), 301);
-        assert_eq!(
-            (entries[7].name.as_slice(), entries[7].size),
-            (&b"007 &?"[..], 1)
-        );
+        let eighth = (entries[7].name.as_slice(), entries[7].size);
+        assert_eq!(eighth, (&b"007 &?"[..], 1));
         assert_eq!(entries[300].target.as_deref(), Some(&b"../a b"[..]));
     }
     let missing = client.list(&path("/none/")).await;

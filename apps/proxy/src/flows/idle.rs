@@ -311,10 +311,8 @@ mod tests {
             tokio::join!(flow.idle(|| Duration::from_secs(300)), datagrams);
             let took = began.elapsed().as_secs();
             // The timer wakes up once per query timeout.
-            assert!(
-                (seconds..seconds + 31).contains(&took),
-                "{sent} {answered}: {took} s"
-            );
+            let in_time = (seconds..seconds + 31).contains(&took);
+            assert!(in_time, "{sent} {answered}: {took} s");
         }
     }
 
@@ -351,10 +349,8 @@ mod tests {
         for side in [Side::Tunnel, Side::Proxy] {
             let (up, down) = side.into_path(0.75);
             let report = FlowReport::new(side, up, down, false);
-            assert_eq!(
-                (report.up.longest(), report.down.longest()),
-                ("path", "path")
-            );
+            let longest = (report.up.longest(), report.down.longest());
+            assert_eq!(longest, ("path", "path"));
         }
         let report = |side: Side| {
             let (up, down) = side.into_path(0.25);

@@ -470,19 +470,16 @@ mod tests {
             let target = text.parse().unwrap();
             Some(Ok(Ask { kind, target }))
         };
-        let [bad, unknown, none] = [
-            StatusCode::BAD_REQUEST,
-            StatusCode::NOT_IMPLEMENTED,
-            StatusCode::NOT_FOUND,
-        ]
-        .map(|status| Some(Err(status)));
+        let bad = || Some(Err(StatusCode::BAD_REQUEST));
+        let unknown = Some(Err(StatusCode::NOT_IMPLEMENTED));
+        let none = Some(Err(StatusCode::NOT_FOUND));
         for (method, uri, protocol, expected) in [
             ("CONNECT", "a:80", None, flow(Kind::Tcp, "a:80")),
             ("CONNECT", "[::1]:80", None, flow(Kind::Tcp, "[::1]:80")),
-            ("CONNECT", "a", None, bad.clone()),
+            ("CONNECT", "a", None, bad()),
             ("CONNECT", "https://a:80/", None, None),
             ("CONNECT", udp, Some("connect-udp"), flow(Kind::Udp, "a:53")),
-            ("CONNECT", &with_query, Some("connect-udp"), bad),
+            ("CONNECT", &with_query, Some("connect-udp"), bad()),
             ("CONNECT", udp, Some("websocket"), unknown),
             ("GET", "https://p/", None, none),
         ] {

@@ -59,10 +59,8 @@ fn idle_flows_keep_nobody_from_new_ones() {
             idle.push(flow);
         }
         let counts = served.proxy.counts();
-        assert_eq!(
-            (counts.udp_flows, counts.udp_evicted, counts.busy),
-            (50, 30, 0)
-        );
+        let counted = (counts.udp_flows, counts.udp_evicted, counts.busy);
+        assert_eq!(counted, (50, 30, 0));
         // The last flows continue, but the first flows have ended.
         let last = idle.last().unwrap();
         comes_back(last, "again").await;

@@ -133,10 +133,8 @@ fn shims_are_read_and_answered() {
         &router,
         &mut row,
     );
-    assert_eq!(
-        udp.payload(&bytes),
-        [&shim(KIND, 100, 3)[..], &[1; 20]].concat()
-    );
+    let expected = [&shim(KIND, 100, 3)[..], &[1; 20]].concat();
+    assert_eq!(udp.payload(&bytes), expected);
     let renewed = udp.compute_checksum(&bytes, &ip);
     assert_eq!(bytes[26..28], renewed.to_be_bytes());
 

@@ -38,10 +38,8 @@ fn check() {
 fn unknown_kind_and_version() {
     let bytes = vector("unknown");
     let framed = Framed::parse(&bytes).unwrap();
-    assert_eq!(
-        (framed.kind().number(), framed.version(), framed.len()),
-        (5, 2, 12)
-    );
+    let read = (framed.kind().number(), framed.version(), framed.len());
+    assert_eq!(read, (5, 2, 12));
     assert_eq!(framed.fields(), [1, 2, 3, 4, 5, 6]);
     assert!(Packet::parse(&bytes).is_err());
 }
@@ -93,10 +91,8 @@ fn inside_an_ip_packet() {
     let outcome = mark::mark_packet(&mut bytes, &udp, 0, &first_mark(), 11, state);
     assert_eq!(outcome, Outcome::Marked);
     assert_eq!(bytes, vector("ipv4-after"));
-    assert_eq!(
-        bytes[26..28],
-        udp.compute_checksum(&bytes, &ip).to_be_bytes()
-    );
+    let sum = udp.compute_checksum(&bytes, &ip).to_be_bytes();
+    assert_eq!(bytes[26..28], sum);
 }
 
 #[test]
@@ -107,10 +103,8 @@ fn transport_parameter() {
         Ok(parameters) => parameters.explicit_feedback.unwrap(),
         Err(error) => panic!("{error}"),
     };
-    assert_eq!(
-        kinds.as_slice(),
-        [VcpSignal::new().kind(), VcpEcnSignal.kind()]
-    );
+    let ours = [VcpSignal::new().kind(), VcpEcnSignal.kind()];
+    assert_eq!(kinds.as_slice(), ours);
 
     let mut offered = TransportParameters::DEFAULT;
     offered.explicit_feedback = Some(kinds);

@@ -65,11 +65,8 @@ fn shims_after_one_and_two_routers() {
     ] {
         let mut shim = before.clone();
         let outcome = stamp_payload(&mut shim, &answer, 1528, &router_of(router));
-        assert_eq!(
-            (outcome, shim),
-            (Outcome::Stamped, vector(after)),
-            "{after}"
-        );
+        let stamped = (outcome, shim);
+        assert_eq!(stamped, (Outcome::Stamped, vector(after)), "{after}");
     }
 }
 

@@ -108,10 +108,8 @@ fn packets_received_forwarded_dropped_held_and_written_add_up() {
                 assert_eq!(received, 30 * (2 * 20 + 11));
                 let refused = |why| router.ports()[BACK].tally().refused(why);
                 assert_eq!(refused(Refused::TtlExceeded), 30 * 21);
-                assert_eq!(
-                    [refused(Refused::NoRoute), refused(Refused::Local)],
-                    [30; 2]
-                );
+                let refusals = [refused(Refused::NoRoute), refused(Refused::Local)];
+                assert_eq!(refusals, [30; 2]);
                 write_all(&mut router, Instant::ZERO);
                 balanced(&router);
                 write_all(&mut router, Instant::from_millis(50));

@@ -80,10 +80,8 @@ fn a_router_that_sees_packets_outside_alone_marks_those_inside() {
     assert_eq!((arrived[8], arrived[9]), (61, protocol::IPV4));
     assert_eq!(arrived[IP..IP + 26], sent[IP..IP + 26]);
     assert_eq!(arrived[IP + 44..], sent[IP + 44..]);
-    assert_eq!(
-        [tally(&entry, OUT), tally(&exit, BACK)],
-        [(1, 0, 0), (0, 1, 0)]
-    );
+    let tallies = [tally(&entry, OUT), tally(&exit, BACK)];
+    assert_eq!(tallies, [(1, 0, 0), (0, 1, 0)]);
     assert_eq!(exit.ports()[OUT].tunnel(), None);
 }
 

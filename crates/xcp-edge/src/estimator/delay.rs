@@ -279,10 +279,8 @@ mod tests {
         let own = |train| 200_000 * train;
         let no_queue = sure_after(0, |train| (0, own(train), 3_000_000));
         assert_eq!(no_queue, Some(1));
-        assert_eq!(
-            sure_after(0, |train| (500_000, own(train), 3_000_000)),
-            None
-        );
+        let sure = sure_after(0, |train| (500_000, own(train), 3_000_000));
+        assert_eq!(sure, None);
         let off = |train: u64| {
             if train.is_multiple_of(2) {
                 0
@@ -290,10 +288,8 @@ mod tests {
                 1_000_000
             }
         };
-        assert_eq!(
-            sure_after(500_000, |train| (off(train), own(train), 3_000_000)),
-            None
-        );
+        let sure = sure_after(500_000, |train| (off(train), own(train), 3_000_000));
+        assert_eq!(sure, None);
     }
 
     /// A queue of a second that drains at a quarter of the link's rate must be recognized as a

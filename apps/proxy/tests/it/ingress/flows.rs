@@ -62,19 +62,13 @@ async fn a_reset_reaches_the_other_side_as_a_reset(bed: &Bed<impl Outbound>) {
     for way in WAYS {
         let (client, mut served) = pair(bed, way).await;
         reset(client);
-        assert_eq!(
-            failure(&mut served).await,
-            ErrorKind::ConnectionReset,
-            "{way:?}: client"
-        );
+        let ended = failure(&mut served).await;
+        assert_eq!(ended, ErrorKind::ConnectionReset, "{way:?}: client");
 
         let (mut client, served) = pair(bed, way).await;
         reset(served);
-        assert_eq!(
-            failure(&mut client).await,
-            ErrorKind::ConnectionReset,
-            "{way:?}: target"
-        );
+        let ended = failure(&mut client).await;
+        assert_eq!(ended, ErrorKind::ConnectionReset, "{way:?}: target");
     }
 }
 

@@ -132,11 +132,8 @@ async fn flows_of_the_gateway_and_of_a_subnet_take_the_tunnel() {
             within(client.read_exact(&mut got)).await.unwrap();
             assert_eq!(&got, b"answer", "{name} {to}");
             reset(served);
-            assert_eq!(
-                failure(&mut client).await,
-                ErrorKind::ConnectionReset,
-                "{name} {to}"
-            );
+            let ended = failure(&mut client).await;
+            assert_eq!(ended, ErrorKind::ConnectionReset, "{name} {to}");
             let asked = direct.asked().last().unwrap().to_string();
             assert_eq!(asked, to.to_string(), "{name}");
         }
@@ -273,8 +270,6 @@ async fn a_listener_is_no_target_of_its_own() {
         let mut client = within(connect(&bed.gateway, to, None)).await.unwrap();
         assert!(!matches!(within(client.read(&mut [0])).await, Ok(1)));
     }
-    assert_eq!(
-        (direct.asked().len(), ingress.counts().bad_requests),
-        (0, 2)
-    );
+    let counted = (direct.asked().len(), ingress.counts().bad_requests);
+    assert_eq!(counted, (0, 2));
 }

@@ -237,10 +237,8 @@ fn rules_that_come_first_are_distinguished() {
     assert!(from("eth2").is_empty());
     assert_eq!(from("eth1"), [Shadow]);
     // Intended exceptions: one source, one destination, another mark.
-    assert_eq!(
-        kinds(&|found| found.narrow = true, 100, 254),
-        [Exception, Exception]
-    );
+    let narrow = kinds(&|found| found.narrow = true, 100, 254);
+    assert_eq!(narrow, [Exception, Exception]);
     for (to, expected) in [
         ("10.1.0.0/16", &[Exception, Exception][..]),
         ("10.0.0.0/7", &[Shadow, Exception]),
@@ -249,10 +247,8 @@ fn rules_that_come_first_are_distinguished() {
         let found = kinds(&|found| found.rule.to = Some(to.parse().unwrap()), 100, 254);
         assert_eq!(found, expected, "{to}");
     }
-    assert_eq!(
-        kinds(&|found| found.rule.mark = Some(8), 100, 9),
-        [Exception]
-    );
+    let marked = kinds(&|found| found.rule.mark = Some(8), 100, 9);
+    assert_eq!(marked, [Exception]);
 }
 
 /// `from = "eth*"`: each existing card needs its rule, but not the router's own interfaces.
@@ -276,14 +272,10 @@ fn a_pattern_is_every_card_that_begins_so() {
     sight.cards[0].name = "eth9".to_owned();
     let first = |sight: &Sight| faults(&config(&text), sight)[0].text.clone();
     let fault = first(&sight);
-    assert!(
-        fault.contains("rule add priority 11800 iif eth9"),
-        "{fault}"
-    );
+    let part = "rule add priority 11800 iif eth9";
+    assert!(fault.contains(part), "{fault}");
     sight.cards[0].name = "wlan0".to_owned();
     let fault = first(&sight);
-    assert!(
-        fault.starts_with("no interface matches `from = \"eth*\"`"),
-        "{fault}"
-    );
+    let part = "no interface matches `from = \"eth*\"`";
+    assert!(fault.starts_with(part), "{fault}");
 }

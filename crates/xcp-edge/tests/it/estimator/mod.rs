@@ -203,10 +203,8 @@ fn a_thin_link_that_becomes_fast() {
             world.capacity = after / 8.0 / 1e9;
             world.run(Duration::from_secs(60 + within));
             let available = known(&mut world).unwrap();
-            assert!(
-                (available - 1.0).abs() <= 0.05,
-                "{before} to {after}, seed {seed}: {available}"
-            );
+            let is_near = (available - 1.0).abs() <= 0.05;
+            assert!(is_near, "{before} to {after}, seed {seed}: {available}");
             let load = (world.probe_bytes - probes) as f64 * 8.0 / within as f64 / after;
             assert!(load <= 0.011, "{before} to {after}, seed {seed}: {load}");
         }
