@@ -103,7 +103,8 @@ proptest! {
         nonce in 0..1u64 << 48,
         path in prop::collection::vec((0..1u64 << 42, any::<u64>()), 1..6),
     ) {
-        let mut repr = changed(request(0), |repr| (repr.rate, repr.nonce) = (Rate::from_code(code), nonce));
+        let mut repr = request(0);
+        (repr.rate, repr.nonce) = (Rate::from_code(code), nonce);
         for (approved, random) in path {
             let before = repr;
             let mut shim = repr.emit();

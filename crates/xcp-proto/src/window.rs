@@ -141,19 +141,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::header::tests::request;
+    use crate::support::changed;
 
     /// A flow of 100 packets of 1500 bytes per 100 ms that requests 12.35 Mbytes/s in total,
     /// distributed over its packets.
     #[test]
     fn known_answers() {
-        let request = XcpRequest {
-            rtt_us: 100_000,
-            x: 1_099_511_627,
-            delta: 123_500 << 16,
-            covers: 1,
-            window: 150_000,
-            packet: 1500,
-        };
+        let request = changed(request(), |request| request.delta = 123_500 << 16);
         let compact = compact(&request);
         // 123 500 B/s · 0.1 s ÷ 1500 B = 8.2333 packets.
         let fields = (compact.covers, compact.cwnd, compact.rtt_ms);

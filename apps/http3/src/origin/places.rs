@@ -307,6 +307,12 @@ mod tests {
         share.take().now_or_never().flatten()
     }
 
+    /// Which of these places have to be left.
+    fn displaced(held: &[Held]) -> Vec<usize> {
+        let ended = |at: &usize| held[*at].displaced().now_or_never().is_some();
+        (0..held.len()).filter(ended).collect()
+    }
+
     #[test]
     fn a_site_is_one_host() {
         let places = Places::new(8, 2);
@@ -323,33 +329,23 @@ mod tests {
     #[test]
     fn the_slowest_of_the_host_with_the_most_ends() {
         let places = Places::displacing(9);
-        let many: Vec<_> = (0..6)
-            .map(|_| take(&share(&places, "192.0.2.1")).unwrap())
-            .collect();
-        let few: Vec<_> = (0..3)
-            .map(|_| take(&share(&places, "192.0.2.2")).unwrap())
-            .collect();
+        let of = |host, count| -> Vec<_> {
+            let places = (0..count).map(|_| take(&share(&places, host)).unwrap());
+            places.collect()
+        };
+        let (mut many, few) = (of("192.0.2.1", 6), of("192.0.2.2", 3));
         for held in many.iter().chain(&few).filter(|held| held.number != 4) {
             held.passed(1000);
         }
         let honest = share(&places, "192.0.2.3");
         let mut waiting = Box::pin(honest.take());
         assert!(waiting.as_mut().now_or_never().is_none());
-        let ended: Vec<_> = many
-            .iter()
-            .map(|held| held.displaced().now_or_never())
-            .collect();
-        assert_eq!(ended.iter().filter(|ended| ended.is_some()).count(), 1);
-        assert!(ended[4].is_some());
-        assert!(
-            few.iter()
-                .all(|held| held.displaced().now_or_never().is_none())
-        );
+        assert_eq!(displaced(&many), [4]);
+        assert_eq!(displaced(&few), []);
         // The host with the most has to wait behind the others.
         let busy = share(&places, "192.0.2.1");
         let mut own = Box::pin(busy.take());
         assert!(own.as_mut().now_or_never().is_none());
-        let mut many = many;
         drop(many.remove(4));
         let held = waiting.now_or_never().unwrap().unwrap();
         assert!(own.as_mut().now_or_never().is_none());
@@ -365,11 +361,9 @@ mod tests {
         let (one, other) = (share(&places, "192.0.2.1"), share(&places, "192.0.2.2"));
         let mut held = vec![take(&one).unwrap(), take(&one).unwrap()];
         let mut queued: Vec<_> = (0..100).map(|_| Box::pin(one.take())).collect();
-        assert!(
-            queued
-                .iter_mut()
-                .all(|one| one.as_mut().now_or_never().is_none())
-        );
+        for waiting in &mut queued {
+            assert!(waiting.as_mut().now_or_never().is_none());
+        }
         let mut waiting = Box::pin(other.take());
         assert!(waiting.as_mut().now_or_never().is_none());
         held.pop();
@@ -390,11 +384,7 @@ mod tests {
         let (one, other) = (share(&places, "192.0.2.1"), share(&places, "192.0.2.2"));
         let held: Vec<_> = (0..4).map(|_| one.take_now().unwrap()).collect();
         let _other = [other.take_now().unwrap(), other.take_now().unwrap()];
-        let ended: Vec<_> = held
-            .iter()
-            .map(|held| held.displaced().now_or_never())
-            .collect();
-        assert_eq!(ended, [Some(()), Some(()), None, None]);
+        assert_eq!(displaced(&held), [0, 1]);
         let taken = lock(&places.0.state).taken;
         assert_eq!(taken, 6, "those that end count until they have");
         drop(held);

@@ -363,12 +363,8 @@ mod tests {
                 tokio::spawn(async move { digests.of(host, &large, &stat, true).await })
             })
             .collect();
-        while digests
-            .places
-            .of("192.0.2.1".parse().unwrap())
-            .take_now()
-            .is_some()
-        {
+        let host = digests.places.of("192.0.2.1".parse().unwrap());
+        while host.take_now().is_some() {
             tokio::task::yield_now().await;
         }
         let small = tempfile::tempfile().unwrap();

@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use http::StatusCode;
 use pathmark_http3::client::Client;
 use pathmark_http3::origin::{Limits, Origin};
-use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::plan::PutRights;
 use pathmark_http3::resource::Kind;
 use pathmark_http3::root::Root;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-use crate::support::{Fetched, Served, fetch_tree, get, names, path, serve, status, until};
+use crate::support::{
+    Fetched, Served, fetch_tree, get, names, path, replacing, serve, status, until,
+};
 
 /// Fetches everything from the server, and returns the result for each entry.
 async fn fetch_all(client: &Client, target: &Path) -> Fetched {
@@ -65,12 +67,8 @@ async fn sockets_and_pipes_are_named_and_neither_sent_nor_replaced() {
 /// Devices are never opened, because a tape would rewind and a terminal would wait.
 #[tokio::test]
 async fn devices_are_not_served() {
-    let rules = Rules {
-        put: PutRights::Replace,
-        ..Rules::default()
-    };
     let root = Root::open(Path::new("/dev")).unwrap();
-    let site = serve(Origin::new(root, rules, Limits::default()));
+    let site = serve(Origin::new(root, replacing(), Limits::default()));
     let link = site.link().await;
     for device in ["/null", "/zero", "/full", "/random"] {
         let got = status(&link, ("GET", device), &[], b"").await;

@@ -1,8 +1,7 @@
 //! Requests at the limits of their fields: each gets a status, and the next request gets its file.
 
 use pathmark_http3::fields::AttributesField;
-use pathmark_http3::origin::Limits;
-use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::plan::PutRights;
 use pathmark_http3::wire::{LinkError, codes};
 
 use crate::support::{Served, ask, request, serves, status};
@@ -62,12 +61,7 @@ async fn a_name_of_64_kilobytes_gets_a_status() {
 /// A client confined to a directory stores links there, and requests the directory itself.
 #[tokio::test]
 async fn no_link_leads_a_client_out_of_its_directory() {
-    let rules = Rules {
-        put: PutRights::Replace,
-        prefix: vec![b"own".to_vec()],
-        ..Rules::default()
-    };
-    let served = Served::with(rules, Limits::default());
+    let served = Served::ruled(|rules| rules.prefix = vec![b"own".to_vec()]);
     let at = |name: &str| served.directory.path().join(name);
     std::fs::create_dir(at("other")).unwrap();
     served.write("other/file", b"secret").await;

@@ -2,8 +2,7 @@
 
 use http::StatusCode;
 use pathmark_http3::fields::sha256_field;
-use pathmark_http3::origin::Limits;
-use pathmark_http3::plan::{PutRights, Rules};
+use pathmark_http3::plan::PutRights;
 use sha2::{Digest, Sha256};
 
 use crate::support::{Answer, Served, ask, content, get, request, serves, status, until};
@@ -150,12 +149,7 @@ async fn refusals_have_problem_details_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn puts_are_stored_whole_or_not_at_all() {
-    let rules = Rules {
-        put: PutRights::Replace,
-        max_file: 2_000_000,
-        ..Rules::default()
-    };
-    let served = Served::with(rules, Limits::default());
+    let served = Served::ruled(|rules| rules.max_file = 2_000_000);
     std::fs::create_dir(served.directory.path().join("sub")).unwrap();
     let link = served.link().await;
     let large = content(1_500_000);

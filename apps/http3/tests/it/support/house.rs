@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use http::Request;
 use pathmark_http3::origin::{Grant, Limits, Origin, Quota, Steward, UploadLimits};
-use pathmark_http3::plan::{PutRights, Reply, Rules};
+use pathmark_http3::plan::Reply;
 use pathmark_http3::root::Root;
 
-use super::{Site, serve_with};
+use super::{Site, replacing, serve_with};
 
 /// Rights, selected by the field `client`.
 #[derive(Debug)]
@@ -20,13 +20,6 @@ impl Steward for Clients {
         let name = request.headers().get("client");
         let name = name.map_or("one", |name| name.to_str().unwrap());
         Ok(self.0.get(name).cloned())
-    }
-}
-
-fn replacing() -> Rules {
-    Rules {
-        put: PutRights::Replace,
-        ..Rules::default()
     }
 }
 

@@ -96,6 +96,14 @@ pub(crate) async fn connect_from(
     connecting.await.unwrap()
 }
 
+/// Rules that allow clients to replace files.
+pub(crate) fn replacing() -> Rules {
+    Rules {
+        put: PutRights::Replace,
+        ..Rules::default()
+    }
+}
+
 /// A server, and how to reach it.
 pub(crate) struct Site {
     pub(crate) identity: Identity,
@@ -177,14 +185,19 @@ impl Served {
     pub(crate) fn limited(put: PutRights, change: impl FnOnce(&mut Limits)) -> Self {
         let mut limits = Limits::default();
         change(&mut limits);
-        let rules = Rules {
-            put,
-            ..Rules::default()
-        };
+        let mut rules = replacing();
+        rules.put = put;
         Self::with(rules, limits)
     }
 
-    pub(crate) fn with(rules: Rules, limits: Limits) -> Self {
+    /// Allows clients to replace files, and changes the other default rules.
+    pub(crate) fn ruled(change: impl FnOnce(&mut Rules)) -> Self {
+        let mut rules = replacing();
+        change(&mut rules);
+        Self::with(rules, Limits::default())
+    }
+
+    fn with(rules: Rules, limits: Limits) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let origin = Origin::new(Root::open(directory.path()).unwrap(), rules, limits);
         let site = serve(origin.clone());
