@@ -260,13 +260,13 @@ fn each_side_sends_by_its_own_law() {
 #[test]
 fn damaged_shims_are_not_believed() {
     run(async {
-        let weather = Weather {
-            drop: 10,
-            corrupt: 50,
-            reorder: 20,
-            duplicate: 20,
-            ..WEATHER
-        };
+        let mut weather = WEATHER;
+        (
+            weather.drop,
+            weather.corrupt,
+            weather.reorder,
+            weather.duplicate,
+        ) = (10, 50, 20, 20);
         let pair = pair("vcp+bise+wlte", weather).await;
         pair.exchange().await;
         let stats = pair.sides().map(|side| side.stats());

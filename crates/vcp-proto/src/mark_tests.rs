@@ -29,64 +29,63 @@ fn through(repr: Repr, answer: &VcpAnswer, router: u16) -> Repr {
     Repr::parse(&Packet::parse(&shim).unwrap())
 }
 
-/// Three routers, calculated by hand: BISE at low load, BISE at high load with a longer
-/// interval, and plain VCP at a load in between.
+/// Three routers, calculated by hand: BISE at low load, BISE at high load with a longer interval,
+/// and plain VCP at a load in between. Of equal loads, the later router is named.
 #[test]
 fn three_routers() {
-    let one = through(fresh(), &answer(VcpCode::Low, Some(30_000), 200, 60), 11);
-    assert_eq!(
-        one,
-        Repr {
-            hops: 1,
-            router: 11,
-            r: 30_000,
-            t_rho_ms: 200,
-            load_128: 60,
-            ..fresh()
-        }
-    );
-    let two = through(one, &answer(VcpCode::High, Some(40_000), 1250, 110), 22);
-    assert_eq!(
-        two,
-        Repr {
-            code: VcpCode::High,
-            hops: 2,
-            router: 22,
-            t_rho_ms: 1250,
-            load_128: 110,
-            ..one
-        }
-    );
-    let three = through(two, &answer(VcpCode::Low, None, 200, 109), 33);
-    assert_eq!(
-        three,
-        Repr {
-            bise: false,
-            hops: 3,
-            ..two
-        }
-    );
-    let tie = through(three, &answer(VcpCode::Low, None, 200, 110), 44);
-    assert_eq!(tie.router, 44, "of equal loads the later router is named");
+    use VcpCode::{High, Low};
+    let mut repr = fresh();
+    for (answer, router, expected) in [
+        (
+            answer(Low, Some(30_000), 200, 60),
+            11,
+            (Low, true, 1, 11, 200, 60),
+        ),
+        (
+            answer(High, Some(40_000), 1250, 110),
+            22,
+            (High, true, 2, 22, 1250, 110),
+        ),
+        (
+            answer(Low, None, 200, 109),
+            33,
+            (High, false, 3, 22, 1250, 110),
+        ),
+        (
+            answer(Low, None, 200, 110),
+            44,
+            (High, false, 4, 44, 1250, 110),
+        ),
+    ] {
+        repr = through(repr, &answer, router);
+        let (code, bise, hops, by, t_rho_ms, load_128) = expected;
+        assert_eq!(
+            (repr.code, repr.bise, repr.hops),
+            (code, bise, hops),
+            "router {router}"
+        );
+        let named = (repr.router, repr.t_rho_ms, repr.load_128);
+        assert_eq!(named, (by, t_rho_ms, load_128), "router {router}");
+        // The lowest r, and what is the sender's.
+        let kept = (repr.r, repr.carries_r, repr.corruption, repr.rtt_class);
+        assert_eq!(
+            kept,
+            (30_000, true, 0, fresh().rtt_class),
+            "router {router}"
+        );
+    }
 }
 
 /// Two ports declare 5 % each; one that declares no corruption leaves the field unchanged.
 #[test]
 fn declared_corruption_adds_up() {
-    let declares = |corruption_ppm| {
-        changed(answer(VcpCode::Low, None, 200, 60), |answer| {
-            answer.corruption_ppm = corruption_ppm;
-        })
-    };
-    let classes = [0, 50_000, 0, 50_000, u32::MAX].map(|ppm| (ppm, declares(ppm)));
     let mut repr = fresh();
-    let mut seen = Vec::new();
-    for (ppm, answer) in &classes {
-        repr = through(repr, answer, 1);
-        seen.push((*ppm, repr.corruption));
+    for (ppm, class) in [(0, 0), (50_000, 5), (0, 5), (50_000, 6), (u32::MAX, 7)] {
+        let low = answer(VcpCode::Low, None, 200, 60);
+        let declares = changed(low, |answer| answer.corruption_ppm = ppm);
+        repr = through(repr, &declares, 1);
+        assert_eq!(repr.corruption, class, "{ppm}");
     }
-    let expected = [(0, 0), (50_000, 5), (0, 5), (50_000, 6), (u32::MAX, 7)];
-    assert_eq!(seen, expected);
 }
 
 #[test]
@@ -127,11 +126,8 @@ fn code_0_damage_and_others_are_untouched_and_foreign() {
 
 #[test]
 fn a_shim_is_read() {
-    let repr = Repr {
-        code: VcpCode::High,
-        rtt_class: 5,
-        ..fresh()
-    };
+    let mut repr = fresh();
+    (repr.code, repr.rtt_class) = (VcpCode::High, 5);
     let expected = VcpCarried {
         code: VcpCode::High,
         min_rtt: Some(core::time::Duration::from_micros(200)),

@@ -74,34 +74,15 @@ mod tests {
     /// A shim that passed a router before the tunnel, and the results of a router outside.
     #[test]
     fn the_higher_code_and_the_lower_r_remain() {
-        let before = Repr {
-            code: VcpCode::High,
-            hops: 2,
-            router: 11,
-            r: 30_000,
-            t_rho_ms: 200,
-            load_128: 110,
-            corruption: 3,
-            ..fresh()
-        };
-        let low = Repr {
-            load_128: 60,
-            r: 50_000,
-            router: 22,
-            ..before
-        };
-        let over = Repr {
-            code: VcpCode::Over,
-            bise: false,
-            translated: true,
-            hops: 5,
-            router: 22,
-            r: 20_000,
-            t_rho_ms: 400,
-            load_128: 130,
-            corruption: 4,
-            ..before
-        };
+        let mut before = fresh();
+        (before.code, before.hops, before.router, before.r) = (VcpCode::High, 2, 11, 30_000);
+        (before.t_rho_ms, before.load_128, before.corruption) = (200, 110, 3);
+        let mut low = before;
+        (low.load_128, low.r, low.router) = (60, 50_000, 22);
+        let mut over = before;
+        (over.code, over.bise, over.translated, over.hops) = (VcpCode::Over, false, true, 5);
+        (over.router, over.r, over.t_rho_ms, over.load_128) = (22, 20_000, 400, 130);
+        over.corruption = 4;
         // Inner and outer shims, with the merged results.
         for (inner, outer, left) in [
             (fresh(), fresh(), fresh()),
@@ -158,14 +139,10 @@ mod tests {
         /// If an outer result allows less, the merged result must not allow more.
         #[test]
         fn merging_keeps_the_order(inner in repr(), one in repr(), other in repr()) {
-            let one = Repr {
-                code: one.code.max(other.code),
-                r: one.r.min(other.r),
-                t_rho_ms: one.t_rho_ms.max(other.t_rho_ms),
-                load_128: one.load_128.max(other.load_128),
-                bise: one.bise && other.bise,
-                ..one
-            };
+            let mut one = one;
+            (one.code, one.r) = (one.code.max(other.code), one.r.min(other.r));
+            one.t_rho_ms = one.t_rho_ms.max(other.t_rho_ms);
+            (one.load_128, one.bise) = (one.load_128.max(other.load_128), one.bise && other.bise);
             if let (Some(one), Some(other)) = (merged(inner, one), merged(inner, other)) {
                 prop_assert!(allows_no_more(&one, &other));
             }

@@ -155,11 +155,8 @@ fn a_cloud_shows_to_the_first_router_behind_it() {
             hops: 2,
         };
         assert_eq!(cloud(&bytes, 61), Some(found));
-        let answer = XcpAnswer {
-            delta: 500 << 16,
-            cloud: CloudAnswer::Counted { hops: 2 },
-            ..XcpAnswer::default()
-        };
+        let mut answer = XcpAnswer::default();
+        (answer.delta, answer.cloud) = (500 << 16, CloudAnswer::Counted { hops: 2 });
         let outcome = stamp_payload(&mut bytes, &answer, 1500, &ROUTER);
         assert_eq!(outcome, Outcome::Stamped);
         let packet = Packet::parse(&bytes).unwrap();
@@ -217,12 +214,9 @@ proptest! {
         let mut shim = emit(&start);
         let mut before = start;
         for (answer, bounding, id, corruption_ppm) in answers {
-            let answer = XcpAnswer {
-                delta: answer,
-                bounding,
-                corruption_ppm,
-                ..XcpAnswer::default()
-            };
+            let mut answer = XcpAnswer::default();
+            (answer.delta, answer.bounding) = (answer, bounding);
+            answer.corruption_ppm = corruption_ppm;
             let class = Packet::parse(&shim).unwrap().corruption();
             let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
             let now = Packet::parse(&shim).unwrap().repr();

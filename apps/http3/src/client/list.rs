@@ -328,12 +328,8 @@ mod tests {
             } else {
                 Kind::File
             };
-            let stat = Stat {
-                kind,
-                size,
-                mode,
-                ..regular(0)
-            };
+            let mut stat = regular(0);
+            (stat.kind, stat.size, stat.mode) = (kind, size, mode);
             Entry { name, stat, target }
         })
     }

@@ -187,11 +187,8 @@ async fn answering<F>(respond: impl Fn(ServerExchange) -> F + Send + 'static) ->
 where
     F: Future<Output = ()> + Send,
 {
-    let limits = ClientLimits {
-        answer: Duration::from_secs(1),
-        stall: Duration::from_secs(1),
-        ..ClientLimits::default()
-    };
+    let mut limits = ClientLimits::default();
+    (limits.answer, limits.stall) = (Duration::from_secs(1), Duration::from_secs(1));
     let serve = async move |mut link: ServerLink| {
         while let Ok(Some(incoming)) = link.next().await {
             let (_, exchange) = incoming.head(Duration::from_secs(5)).await.unwrap();

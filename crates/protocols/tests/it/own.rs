@@ -140,11 +140,8 @@ fn shims_are_read_and_answered() {
 
     // The second segment of a super-packet, whose checksum is completed later by offload.
     let mut two = packet(false, &[&unread[..], &unread].concat());
-    let target = Target {
-        segment: Some(unread.len()),
-        checksum: ChecksumState::Partial,
-        ..target
-    };
+    let mut target = target;
+    (target.segment, target.checksum) = (Some(unread.len()), ChecksumState::Partial);
     write_answer(&mut two, &target, 1, &answer(KIND, 100), &router, &mut row);
     let segments: Vec<&[u8]> = two[28..].chunks(unread.len()).collect();
     assert_eq!(segments[0], unread);

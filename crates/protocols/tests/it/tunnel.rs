@@ -34,13 +34,8 @@ fn request() -> Vec<u8> {
 }
 
 fn answers() -> [(Vec<u8>, Answer); 3] {
-    let vcp = VcpAnswer {
-        code: VcpCode::Over,
-        r: None,
-        t_rho_ms: 200,
-        load_128: 140,
-        ..VcpAnswer::default()
-    };
+    let mut vcp = VcpAnswer::default();
+    (vcp.code, vcp.r, vcp.t_rho_ms, vcp.load_128) = (VcpCode::Over, None, 200, 140);
     let xcp = changed(XcpAnswer::default(), |answer| {
         (answer.delta, answer.bounding) = (-1000, true);
     });

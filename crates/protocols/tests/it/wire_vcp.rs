@@ -57,13 +57,8 @@ fn a_fresh_shim() {
 #[test]
 fn shims_after_one_and_two_routers() {
     let first = first_mark();
-    let second = VcpAnswer {
-        code: VcpCode::High,
-        r: None,
-        t_rho_ms: 1250,
-        load_128: 110,
-        ..first
-    };
+    let mut second = first;
+    (second.code, second.r, second.t_rho_ms, second.load_128) = (VcpCode::High, None, 1250, 110);
     // With a port of another law, and with declared loss by corruption.
     let translated = changed(first, |answer| answer.translated = true);
     let declared = |answer| changed(answer, |answer| answer.corruption_ppm = 50_000);

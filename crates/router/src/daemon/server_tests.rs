@@ -22,11 +22,8 @@ fn router(control: ControlServer, size: usize) -> JoinHandle<usize> {
                     continue;
                 };
                 snapshots += 1;
-                let link = LinkView {
-                    name: "x".repeat(size),
-                    watch: Some(watch.clone()),
-                    ..LinkView::default()
-                };
+                let mut link = LinkView::default();
+                (link.name, link.watch) = ("x".repeat(size), Some(watch.clone()));
                 let snapshot = Snapshot {
                     links: vec![link],
                     ..Snapshot::default()

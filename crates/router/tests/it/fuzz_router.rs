@@ -46,13 +46,9 @@ fn router() -> Router {
             name,
             rtt: None,
         };
-        let settings = PortSettings {
-            name: name.to_owned(),
-            mtu: 300,
-            tunnel,
-            addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-            ..PortSettings::default()
-        };
+        let mut settings = PortSettings::default();
+        (settings.name, settings.mtu, settings.tunnel) = (name.to_owned(), 300, tunnel);
+        settings.addresses = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
         RouterPort::new(settings, build_link(&spec(link), &context).unwrap())
     });
     let mut router = Router::new(RouterConfig {

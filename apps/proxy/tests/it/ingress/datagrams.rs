@@ -100,11 +100,8 @@ async fn datagrams_of_all_sizes_are_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flow_ends_when_it_is_idle_and_begins_again() {
-    let limits = Limits {
-        udp_idle: Duration::from_millis(20),
-        udp_flows: 1,
-        ..Limits::default()
-    };
+    let mut limits = Limits::default();
+    (limits.udp_idle, limits.udp_flows) = (Duration::from_millis(20), 1);
     let bed = Bed::with_limits(Direct::default(), limits);
     let address = forward(&bed, &echo("127.0.0.1:0").await);
     let (first, second) = (client(address).await, client(address).await);

@@ -21,7 +21,7 @@ fn lumps_of_several_flows_make_no_capacity() {
                     (world.own_share, world.lump) = (own, lump);
                     world.uncounted = vec![0; flows];
                     for tenth in 20..300 {
-                        world.run(Duration::from_millis(100 * tenth));
+                        let _ = shares(&mut world, [tenth]);
                         let capacity = world.estimator.capacity().unwrap();
                         off = off.max((capacity as f64 / rate - 1.0).abs());
                     }
