@@ -50,27 +50,6 @@ async fn files_arrive_with_their_digests() {
     assert_eq!(names(here.path()).len(), 3);
 }
 
-#[tokio::test]
-async fn directories_are_listed() {
-    let served = Served::new(PutRights::None);
-    let root = served.directory.path();
-    std::fs::create_dir(root.join("sub")).unwrap();
-    for n in 0..300 {
-        std::fs::write(root.join(format!("sub/{n:03} &?")), "x").unwrap();
-    }
-    std::os::unix::fs::symlink("../a b", root.join("sub/link")).unwrap();
-    let client = served.client().await;
-    for directory in ["/sub", "/sub/"] {
-        let entries = client.list(&path(directory)).await.unwrap();
-        assert_eq!(entries.len(), 301);
-        let eighth = (entries[7].name.as_slice(), entries[7].size);
-        assert_eq!(eighth, (&b"007 &?"[..], 1));
-        assert_eq!(entries[300].target.as_deref(), Some(&b"../a b"[..]));
-    }
-    let missing = client.list(&path("/none/")).await;
-    assert!(matches!(missing, Err(GetError::Refused(_))), "{missing:?}");
-}
-
 /// Fetches until a part of 1 MB is on disk, and then gives up.
 async fn fetch_part(served: &Served, target: &std::path::Path) {
     let client = served.client().await;

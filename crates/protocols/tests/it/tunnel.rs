@@ -85,18 +85,13 @@ fn a_copy_of_another_kind_is_refused() {
 
 #[test]
 fn what_routers_leave_alone_is_not_copied() {
-    assert_eq!(lift(&[]), None);
-    assert_eq!(lift(&[0x40; 60]), None);
-    for (shim, _) in answers() {
-        for len in 0..shim.len() {
-            assert_eq!(lift(&shim[..len]), None);
-        }
-        let mut damaged = shim;
-        damaged[5] ^= 1;
-        assert_eq!(lift(&damaged), None);
-    }
     let report = changed(quick_start::Repr::parse(&request()).unwrap(), |repr| {
         repr.function = quick_start::Function::Report;
     });
-    assert_eq!(lift(&report.emit()), None);
+    let whole = answers().map(|(shim, _)| shim);
+    let short = whole.iter().map(|shim| shim[..shim.len() - 1].to_vec());
+    let others = [Vec::new(), vec![0x40; 60], report.emit().to_vec()];
+    for shim in short.chain(others) {
+        assert_eq!(lift(&shim), None, "{shim:x?}");
+    }
 }

@@ -15,27 +15,6 @@ use super::super::tests::{renew, udp};
 use super::*;
 use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, address_v6, meter};
 
-/// 10 of 30 Mbit/s are used. The port must get the estimate, the sender's packets must be
-/// counted in a virtual router, and no other packets may change.
-#[test]
-fn a_plain_router_in_the_middle_is_measured() {
-    measures_over(Form::V4);
-}
-
-/// The same over IPv6, with headers that name the upstream router by its IPv6 address.
-#[test]
-fn a_plain_router_in_the_middle_is_measured_over_ipv6() {
-    let row = measures_over(Form::V6);
-    let meter = row.routers[2].cloud_meter().unwrap();
-    let named: Vec<IpAddr> = meter
-        .estimates(row.now)
-        .map(|known| known.upstream)
-        .collect();
-    assert_eq!(named, [IpAddr::from(address_v6(0))]);
-    let mut messages = row.requests.iter().chain(&row.answers);
-    assert!(messages.all(|bytes| bytes[0] >> 4 == 6));
-}
-
 /// Both versions at once: for each address of the upstream router, packets of the other version
 /// are foreign.
 #[test]
@@ -65,11 +44,19 @@ fn a_cloud_of_both_versions_of_ip() {
         assert!((median - 1.0 / 3.0).abs() < 0.08, "{upstream}: {left:?}");
     }
     assert_eq!(row.clouds().known, 2);
+    // Messages are of the version of the address that they are for.
+    let versions = [4, 6].map(|version| {
+        let messages = row.requests.iter().chain(&row.answers);
+        messages.filter(|bytes| bytes[0] >> 4 == version).count()
+    });
+    assert!(versions.iter().all(|count| *count > 50), "{versions:?}");
 }
 
-fn measures_over(form: Form) -> Row {
+/// 10 of 30 Mbit/s are used. The port must get the estimate, the sender's packets must be
+/// counted in a virtual router, and no other packets may change.
+#[test]
+fn a_plain_router_in_the_middle_is_measured() {
     let mut row = measured();
-    row.forms = vec![form];
     row.run(Duration::from_secs(4));
     let known = row.estimate().unwrap();
     let share = |bytes: i64| bytes as f64 / 3_750_000.0;
@@ -88,7 +75,6 @@ fn measures_over(form: Form) -> Row {
     assert!(answers.trains > 5 && answers.refused == 0, "{answers:?}");
     let counts = row.routers[1].counters();
     assert_eq!((counts.local, counts.no_route), (0, 0));
-    row
 }
 
 /// With another secret, requests must get no answer, and count as forged.
@@ -156,33 +142,6 @@ fn a_router_that_vanishes() {
     row.routers[0].set_cloud_meter(Some(meter(0, SECRET)));
     row.run(Duration::from_secs(16));
     assert!(row.estimate().is_some());
-}
-
-/// A host that records and replays all messages must get no answer and change no estimate.
-#[test]
-fn messages_that_are_repeated() {
-    let mut row = measured();
-    row.run(Duration::from_secs(2));
-    let (requests, answers) = (row.requests.clone(), row.answers.clone());
-    assert!(requests.len() > 5 && answers.len() > 50);
-    let trains = |row: &Row| {
-        let meter = row.routers[0].cloud_meter().unwrap();
-        meter.measurer().edge().prober.stats()
-    };
-    let before = trains(&row);
-    for request in &requests {
-        row.receive(0, OUT, request);
-    }
-    let after = trains(&row);
-    assert_eq!(after.trains, before.trains);
-    assert!(after.replayed + after.unproven >= before.replayed + requests.len() as u64 - 2);
-    let known = row.estimate();
-    for answer in answers.iter().rev() {
-        row.receive(2, BACK, answer);
-    }
-    let meter = row.routers[2].cloud_meter().unwrap();
-    assert!(meter.measurer().edge().requester.stats().stray >= answers.len() as u64 - 128);
-    assert_eq!(row.estimate(), known);
 }
 
 /// A thousand made-up routers per second, each of which would be asked: memory must be bounded,

@@ -58,20 +58,6 @@ fn a_request_is_lowered_over_both_versions_of_ip() {
     }
 }
 
-#[test]
-fn the_second_flow_is_denied_and_a_report_passes() {
-    let mut router = granting();
-    let asked = request(125_000_000, Function::Request);
-    let first = through(&mut router, SRC, DST, &asked);
-    assert!(first.rate > Rate::default());
-    let second = through(&mut router, "10.0.0.9", DST, &asked);
-    assert_eq!((second.qs_ttl, second.nonce), (0, 0));
-    assert_eq!(second.rate, Rate::default());
-    let report = request(1000, Function::Report);
-    let passed = through(&mut router, SRC, DST, &report);
-    assert_eq!((passed.rate, passed.qs_ttl), (Rate::ceil(1000), 200));
-}
-
 /// The router must subtract the hops of the host's kernel from the QS TTL as well.
 #[test]
 fn the_hops_of_the_box_are_taken_off_the_qs_ttl() {

@@ -205,24 +205,6 @@ fn shims_are_marked_and_complete_checksums_renewed() {
     }
 }
 
-#[test]
-fn a_checksum_of_zero_stays_and_a_partial_one_is_left_alone() {
-    let mut router = router(1500, None, true);
-    let mut bytes = udp(SRC, DST, 64, 0, &shimmed(100));
-    bytes[26..28].fill(0);
-    pass(&mut router, &bytes);
-    bytes[26..28].copy_from_slice(&[0xAB, 0xCD]);
-    let partial = partial_udp();
-    send(&mut router, &bytes, partial);
-    let out = drain(&mut router, OUT);
-    assert_eq!(out[0].0[26..28], [0, 0]);
-    assert_eq!(out[1].0[26..28], [0xAB, 0xCD]);
-    for (bytes, _) in &out {
-        assert_eq!(Packet::parse(&bytes[28..]).unwrap().code(), VcpCode::Over);
-    }
-    assert_eq!(out[1].1, partial);
-}
-
 pub(super) fn icmp_of(router: &mut Router) -> Option<(u8, u8)> {
     let out = drain(router, BACK);
     let bytes = &out.first()?.0;

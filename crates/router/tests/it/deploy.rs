@@ -1,6 +1,6 @@
 //! `vcp-router setup`, `run` without capabilities, `teardown`, between two network cards, rootless.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
@@ -148,8 +148,13 @@ fn a_deleted_interface_is_made_again_before_the_next_start() {
     let udp = cards.udp(false);
     udp.until_it_passes();
     cards.does("ip link delete vcp-wan");
+    let start = Instant::now();
     let status = cards.router().wait().unwrap();
     assert_eq!(status.code(), Some(1));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let log = io::read_to_string(cards.router().child().stderr.as_mut().unwrap()).unwrap();
+    let last = log.lines().last().unwrap();
+    assert!(last.contains("port wan: its interface is gone"), "{log}");
     assert!(cards.try_start().is_err(), "the interface does not exist");
     before_start(&cards);
     cards.start();

@@ -41,29 +41,6 @@ fn what_the_interface_drops_is_counted() {
     assert!(metrics.contains(&format!("vcp_router_build_info{{version=\"{version}\"")));
 }
 
-/// An interface that is taken away is opened again, or ends the router with exit code 1 and a line
-/// that says why.
-#[test]
-fn a_deleted_interface_ends_the_router() {
-    let mut bed = Bed::new();
-    bed.write(
-        "[[port]]\nname = \"wan side\"\ntun = \"gone0\"\n\
-         [[route]]\nprefix = \"10.0.0.0/8\"\nport = \"wan side\"\n",
-    );
-    bed.start();
-    assert_eq!(bed.link("wan side")["interface_state"], "up");
-    assert_eq!(bed.inside("ip", &["link", "delete", "gone0"]).0, Some(0));
-    let start = Instant::now();
-    assert_eq!(bed.router().wait().unwrap().code(), Some(1));
-    assert!(start.elapsed() < Duration::from_secs(5));
-    let text = bed.rest_of_log();
-    let last = text.lines().last().unwrap();
-    let why = "port wan side: its interface is gone";
-    assert!(last.contains(why), "{text}");
-    // What was recorded until then is there.
-    assert!(bed.path("record.csv").exists());
-}
-
 /// A record that can no longer be written costs the record, not a clean end.
 #[test]
 fn a_record_that_fails_does_not_fail_a_clean_stop() {
@@ -90,25 +67,6 @@ fn a_record_that_fails_does_not_fail_a_clean_stop() {
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("warning: the record"), "{rest}");
-}
-
-/// A persistent interface that is deleted and made again is opened again, with its queue and
-/// counters unchanged.
-#[test]
-fn an_interface_that_comes_back_is_opened_again() {
-    let mut bed = Bed::new();
-    let make = "ip tuntap add dev back0 mode tun user 0 vnet_hdr; ip link set back0 up";
-    bed.does(make);
-    bed.write("[[port]]\nname = \"a\"\ntun = \"back0\"\n");
-    bed.start();
-    for _ in 0..3 {
-        // In one go, so that the attempts of the router find the next one, not a gap.
-        bed.does(&format!("ip link delete back0; {make}"));
-        until("up again", || bed.link("a")["interface_state"] == "up");
-    }
-    bed.reload();
-    assert_eq!(bed.link("a")["interface_state"], "up");
-    bed.stop();
 }
 
 /// What is not there, or not what it is taken for, is found before the start, all of it at once.
