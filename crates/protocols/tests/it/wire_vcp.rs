@@ -61,7 +61,7 @@ fn shims_after_one_and_two_routers() {
     (second.code, second.r, second.t_rho_ms, second.load_128) = (VcpCode::High, None, 1250, 110);
     // With a port of another law, and with declared loss by corruption.
     let translated = changed(first, |answer| answer.translated = true);
-    let declared = |answer| changed(answer, |answer| answer.corruption_ppm = 50_000);
+    let declared = |answer: VcpAnswer| changed(answer, |answer| answer.corruption_ppm = 50_000);
     let later = declared(second);
     for (before, answer, router, after) in [
         ("fresh", first, 11, "marked"),

@@ -149,7 +149,10 @@ where
     tokio::spawn(async move {
         while let Some(incoming) = endpoint.accept().await {
             let handle = handle.clone();
-            tokio::spawn(async move { handle(incoming.accept().unwrap().await.unwrap()).await });
+            tokio::spawn(async move {
+                let connection = incoming.accept().unwrap().await.unwrap();
+                handle(connection).await;
+            });
         }
     });
     Site { identity, address }
