@@ -15,16 +15,17 @@ fn request(method: &str, uri: &str, fields: &[(&str, &str)]) -> Request<()> {
     request.body(()).unwrap()
 }
 
-fn ask_with(method: &str, fields: &[(&str, &str)]) -> Ask {
-    let rules = Rules {
-        put: PutRights::Replace,
+fn rules(put: PutRights) -> Rules {
+    Rules {
+        put,
+        max_file: 1000,
         ..Rules::default()
-    };
-    Ask::read(
-        &request(method, "https://host/dir/name.txt", fields),
-        &rules,
-    )
-    .unwrap()
+    }
+}
+
+fn ask_with(method: &str, fields: &[(&str, &str)]) -> Ask {
+    let request = request(method, "https://host/dir/name.txt", fields);
+    Ask::read(&request, &rules(PutRights::Replace)).unwrap()
 }
 
 fn get(fields: &[(&str, &str)]) -> FilePlan {
@@ -101,12 +102,8 @@ fn a_whole_file_has_its_metadata() {
 
 #[test]
 fn head_has_the_fields_of_get_and_no_content() {
-    let head = file(
-        &ask_with("HEAD", &[("range", "bytes=0-0")]),
-        &regular(10_000),
-        later(),
-        None,
-    );
+    let ask = ask_with("HEAD", &[("range", "bytes=0-0")]);
+    let head = file(&ask, &regular(10_000), later(), None);
     assert_eq!(head.head.status(), StatusCode::OK);
     assert_eq!(head.head.headers(), get(&[]).head.headers());
     assert!(head.pieces.is_empty());
@@ -249,21 +246,9 @@ fn put(rules: &Rules, fields: &[(&str, &str)], there: Option<&Stat>) -> u16 {
 
 #[test]
 fn a_put_needs_rights_and_its_preconditions() {
-    let rules = |put| Rules {
-        put,
-        max_file: 1000,
-        ..Rules::default()
-    };
     let (new, replace) = (rules(PutRights::New), rules(PutRights::Replace));
     let there = regular(10_000);
-    let directory = Stat {
-        kind: Kind::Directory,
-        ..there
-    };
-    let link = Stat {
-        kind: Kind::Symlink,
-        ..there
-    };
+    let [directory, link] = [Kind::Directory, Kind::Symlink].map(|kind| Stat { kind, ..there });
     let tag = tag();
     for (rules, fields, there, status) in [
         (&new, &[][..], None, 0),
@@ -286,10 +271,7 @@ fn a_put_needs_rights_and_its_preconditions() {
 
 #[test]
 fn the_content_of_a_put_is_whole_and_plain() {
-    let rules = Rules {
-        put: PutRights::New,
-        ..Rules::default()
-    };
+    let rules = rules(PutRights::New);
     for (field, status) in [
         (("content-range", "bytes 0-1/2"), 400),
         (("content-encoding", "gzip"), 415),

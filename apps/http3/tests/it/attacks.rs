@@ -2,7 +2,7 @@
 //! other clients get their responses.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pathmark_http3::client::{Get, Progress};
@@ -177,11 +177,23 @@ async fn metadata_alone_breaks_no_transfer() {
         ];
         for (name, change) in changes {
             served.write("file", &file).await;
-            let mut changed = false;
-            let mut once = |progress: Progress, at: &Path| {
-                let has_begun = matches!(progress, Progress::Bytes(_));
-                if has_begun && !std::mem::replace(&mut changed, true) {
-                    change(at);
+            // Changes a file once bytes of it are on their way.
+            let once = |at: PathBuf| {
+                let mut has_changed = false;
+                move |progress: Progress| {
+                    let has_begun = matches!(progress, Progress::Bytes(_));
+                    if has_begun && !std::mem::replace(&mut has_changed, true) {
+                        change(&at);
+                    }
+                }
+            };
+            // If a file was read before a write to it, what was made of it is complete, too.
+            let check = |what: &str, is_ok: bool, made: &Path, from: &Path| {
+                assert!(is_ok || name == "write", "{what}, {name}");
+                if is_ok {
+                    let (made, changed) = (std::fs::read(made), || std::fs::read(from));
+                    let made = made.unwrap();
+                    assert!(made == file || made == changed().unwrap(), "{what}, {name}");
                 }
             };
             let how = Get {
@@ -189,32 +201,13 @@ async fn metadata_alone_breaks_no_transfer() {
                 headers: http::HeaderMap::new(),
             };
             let from = path("/file");
-            let getting = client.get_with(&from, &own, how, |now| once(now, &there));
-            let got = getting.await;
-            // If the file was read before the change, the response is complete, too.
-            assert!(got.is_ok() || name == "write", "get, {name}: {got:?}");
-            if got.is_ok() {
-                let fetched = std::fs::read(&own).unwrap();
-                let changed = || std::fs::read(&there).unwrap();
-                assert!(fetched == file || fetched == changed(), "{name}");
-            }
+            let getting = client.get_with(&from, &own, how, once(there.clone()));
+            check("get", getting.await.is_ok(), &own, &there);
             std::fs::write(&own, &file).unwrap();
-            changed = false;
-            let mut once = |progress: Progress| {
-                let has_begun = matches!(progress, Progress::Bytes(_));
-                if has_begun && !std::mem::replace(&mut changed, true) {
-                    change(&own);
-                }
-            };
-            let to = path("/put");
+            let (to, mut once) = (path("/put"), once(own.clone()));
             let putting = client.put_with(&own, &to, Existing::Replace, &mut once);
-            let put = putting.await;
-            assert!(put.is_ok() || name == "write", "put, {name}: {put:?}");
-            if put.is_ok() {
-                let stored = served.read("put");
-                let changed = || std::fs::read(&own).unwrap();
-                assert!(stored == file || stored == changed(), "{name}");
-            }
+            let stored = served.directory.path().join("put");
+            check("put", putting.await.is_ok(), &stored, &own);
             let _ = std::fs::remove_file(own.with_extension("link"));
             let _ = std::fs::remove_file(there.with_extension("link"));
         }

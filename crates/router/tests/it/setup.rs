@@ -136,14 +136,6 @@ fn teardown_needs_no_configuration_that_holds_together() {
     let router = vcp_router();
     cards.does(&format!("{} teardown", router.get_program().display()));
     assert_eq!(now(), before);
-    // Another program's route to an address of the router.
-    cards.write(&text);
-    cards.does("ip route add 192.0.2.1/32 dev lan0 metric 100");
-    let said = cards.tool("setup", &[]);
-    said.ended(1, &["the route to 192.0.2.1/32 with metric 100"]);
-    let routes = shell(&cards.kernel, "ip route show 192.0.2.1").out;
-    assert!(routes.contains("dev lan0"), "{routes}");
-    assert_eq!(cards.tool("teardown", &[]).out, "");
 }
 
 /// Set-up that ends at any step is continued by the next one, and teardown removes what it has

@@ -71,39 +71,39 @@ fn datagrams(input: &[u8]) {
     assert!(edge.prober.stats().peers <= 1);
 }
 
-/// A message from random bytes.
+/// A message whose fields are random bytes.
 fn message(bytes: &[u8]) -> Option<Message> {
-    let (head, rest) = bytes.split_first_chunk::<9>()?;
-    let mut sealed = [0; 64];
-    // Uses the reader's format, so that every field can have any value.
-    sealed[0..4].copy_from_slice(&[4, 0x10 | (head[0] % 3 + 1), 0x7A, 0x3D]);
-    sealed[11] = 1;
-    let room = rest.len().min(36);
-    sealed[12..12 + room].copy_from_slice(&rest[..room]);
-    // The message is assembled from the meaning of these bytes.
-    let number = u32::from_be_bytes([sealed[12], sealed[13], sealed[14], sealed[15]]);
-    let field = |at: usize| u64::from_be_bytes(sealed[at..at + 8].try_into().expect("8 bytes"));
+    let (&[kind, number @ ..], rest) = bytes.split_first_chunk::<5>()?;
+    let field = |at| {
+        let bytes = rest.get(at..)?.first_chunk()?;
+        Some(u64::from_be_bytes(*bytes))
+    };
+    let [first, second, third] = [0, 8, 16].map(|at| field(at).unwrap_or(0));
+    let halves = |field: u64| ((field >> 48) as u16, (field >> 32) as u16);
     let token = xcp_edge::Token {
-        issued: field(16),
-        proof: field(24),
+        issued: first,
+        proof: second,
     };
+    let ((packets, bytes), gap) = (halves(third), third as u32);
     let train = Train {
-        packets: (field(32) >> 48) as u16,
-        bytes: (field(32) >> 32) as u16,
-        gap: field(32) as u32,
+        packets,
+        bytes,
+        gap,
     };
-    let body = match sealed[1] & 3 {
-        1 => Body::Request(token, train),
-        2 => Body::Acknowledgement(token, train),
-        _ => Body::Probe(xcp_edge::Probe {
-            sent: field(16),
-            index: (field(24) >> 48) as u16,
-            packets: (field(24) >> 32) as u16,
-        }),
+    let (index, packets) = halves(second);
+    let probe = xcp_edge::Probe {
+        sent: first,
+        index,
+        packets,
+    };
+    let body = match kind % 3 {
+        0 => Body::Request(token, train),
+        1 => Body::Acknowledgement(token, train),
+        _ => Body::Probe(probe),
     };
     Some(Message {
         run: 1,
-        number,
+        number: u32::from_be_bytes(number),
         body,
     })
 }
