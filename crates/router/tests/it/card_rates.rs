@@ -8,8 +8,7 @@ use crate::cards::{Cards, goodput};
 #[test]
 #[ignore = "cargo xtask soak card-rates"]
 fn one_tcp_flow_compared_with_kernel_forwarding() {
-    let mut cards = Cards::new();
-    cards.configure("", "");
+    let mut cards = Cards::with("", "");
     let time = Duration::from_secs(2);
     let mut shares = Vec::new();
     for _ in 0..9 {

@@ -43,9 +43,7 @@ fn no_order_of_two_events_opens_a_closed_port() {
     if !has_nft() {
         return;
     }
-    let cards = Cards::new();
-    cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
-    let mut watched = Watched::new(cards);
+    let mut watched = Watched::new(Cards::with("on_stop = \"closed\"", "rate = \"10Mbit\""));
     let udp = watched.cards.udp(false);
     udp.until_it_passes();
     for (first, _) in EVENTS {
@@ -88,9 +86,7 @@ fn a_missing_table_is_seen() {
     if !has_nft() {
         return;
     }
-    let cards = Cards::new();
-    cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
-    let watched = Watched::new(cards);
+    let watched = Watched::new(Cards::with("on_stop = \"closed\"", "rate = \"10Mbit\""));
     watched.cards.ask(&["show"]).ended(0, &[]);
     watched.cards.tool("check", &[]).ended(0, &[]);
     let start = Instant::now();

@@ -63,8 +63,7 @@ fn a_closed_port_is_never_passed_by() {
 #[test]
 fn an_open_port_lets_packets_by_while_no_router_runs() {
     for v6 in [false, true] {
-        let mut cards = Cards::new();
-        cards.configure("on_stop = \"open\"", "rate = \"10Mbit\"");
+        let mut cards = Cards::with("on_stop = \"open\"", "rate = \"10Mbit\"");
         cards.setup();
         let udp = cards.udp(v6);
         // The kernel notices within a second that no process holds the interface.
@@ -141,10 +140,7 @@ fn before_start(cards: &Cards) {
 /// runs before the next start makes it again, with its routes, and everything passes.
 #[test]
 fn a_deleted_interface_is_made_again_before_the_next_start() {
-    let mut cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
-    cards.setup();
-    cards.start();
+    let mut cards = Cards::started("", "rate = \"10Mbit\"");
     let udp = cards.udp(false);
     udp.until_it_passes();
     cards.does("ip link delete vcp-wan");
@@ -167,10 +163,7 @@ fn a_deleted_interface_is_made_again_before_the_next_start() {
 /// again once the interface is as before.
 #[test]
 fn an_interface_that_changes_under_load_harms_nothing() {
-    let mut cards = Cards::new();
-    cards.configure("", "rate = \"50Mbit\"");
-    cards.setup();
-    cards.start();
+    let mut cards = Cards::started("", "rate = \"50Mbit\"");
     let (from, mut to) = cards.tcp(false);
     let (mut sender, stop) = (from.try_clone().unwrap(), from);
     let load = std::thread::spawn(move || while sender.write_all(&[7; 16_384]).is_ok() {});
@@ -220,8 +213,7 @@ fn an_interface_that_changes_under_load_harms_nothing() {
 /// sd_notify(3): readiness, signs of life, reloads and their result, the end.
 #[test]
 fn a_service_manager_is_notified() {
-    let mut cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let mut cards = Cards::with("", "rate = \"10Mbit\"");
     cards.setup();
     let path = cards.path("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
@@ -306,10 +298,7 @@ fn the_example_runs_as_it_is() {
 /// shows that does not take part.
 #[test]
 fn the_box_is_no_hop_that_does_not_take_part() {
-    let mut cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
-    cards.setup();
-    cards.start();
+    let mut cards = Cards::started("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
     let frames = socket2::Socket::from(cards.wan.frames("eth0").unwrap());
     let again = Some(Duration::from_millis(50));
     frames.set_read_timeout(again).unwrap();

@@ -30,8 +30,7 @@ fn networkd_is_seen_and_the_drop_in_stops_it() {
     let nft = has_nft();
     let drop_in = format!("{}/packaging/networkd.conf", env!("CARGO_MANIFEST_DIR"));
     for drop_in in ["", drop_in.as_str()] {
-        let cards = Cards::new();
-        cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
+        let cards = Cards::with("on_stop = \"closed\"", "rate = \"10Mbit\"");
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-euc", START_NETWORKD, drop_in]);
         command.stderr(std::process::Stdio::piped());

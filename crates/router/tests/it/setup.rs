@@ -10,8 +10,7 @@ const STATE: &str = "ip -o address | grep -v fe80; ip -o link | cut -d: -f2; ip 
 
 #[test]
 fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     let now = || shell(&cards.kernel, STATE).out;
     let before = now();
     let planned = cards.tool("setup", &["--dry-run"]).out;
@@ -41,8 +40,7 @@ fn setup_is_idempotent_and_teardown_leaves_nothing_behind() {
 
 #[test]
 fn what_setup_must_mend_is_said_at_the_start() {
-    let mut cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let mut cards = Cards::with("", "rate = \"10Mbit\"");
     // No user may make an interface.
     let error = cards.try_start().unwrap_err();
     assert!(error.contains("let `vcp-router setup` make it"), "{error}");
@@ -143,8 +141,7 @@ fn teardown_needs_no_configuration_that_holds_together() {
 /// next set-up takes it over.)
 #[test]
 fn setup_that_ends_midway_leaves_nothing_that_is_not_known() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     let now = || shell(&cards.kernel, STATE).out;
     let before = now();
     let steps: Vec<_> = cards.setup().lines().map(str::to_owned).collect();

@@ -79,9 +79,7 @@ fn every_loss_is_reported_within_a_second_and_nothing_passes_by() {
     undisturbed(|| {
         let nft = has_nft();
         for loss in &LOSSES {
-            let cards = Cards::new();
-            cards.configure("on_stop = \"closed\"", "rate = \"10Mbit\"");
-            let watched = Watched::new(cards);
+            let watched = Watched::new(Cards::with("on_stop = \"closed\"", "rate = \"10Mbit\""));
             let udp = [false, true].map(|v6| watched.cards.udp(v6));
             udp.iter().for_each(|udp| _ = udp.until_it_passes());
             udp.iter().for_each(|udp| _ = udp.count());
@@ -129,8 +127,7 @@ fn every_loss_is_reported_within_a_second_and_nothing_passes_by() {
 /// Rules of all kinds are known again as the kernel lists them, and the loss of each is seen.
 #[test]
 fn marks_and_destinations_are_watched_too() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     let more = "[[steer]]\nmark = 7\nport = \"wan\"\n\
                 [[steer]]\nfrom = \"wan0\"\nmark = 4096\nport = \"lan\"\n\
                 to = [\"10.0.0.0/8\", \"0.0.0.0/0\", \"2001:db8::/32\", \"fd00:7::1/128\"]\n";
@@ -155,9 +152,7 @@ fn marks_and_destinations_are_watched_too() {
 /// A unit is asked for set-up by a file: at once, and after a reload.
 #[test]
 fn a_repair_is_asked_for() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
-    let mut watched = Watched::new(cards);
+    let mut watched = Watched::new(Cards::with("", "rate = \"10Mbit\""));
     let request = watched.cards.path("run/setup-wanted");
     assert!(!request.exists());
     watched.does("ip -4 rule delete priority 11800");
@@ -180,8 +175,7 @@ fn a_repair_is_asked_for() {
 /// are there.
 #[test]
 fn what_takes_packets_past_a_port_is_refused() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     let text = cards.text();
     cards.tool("check", &[]).ended(0, &[]);
 
@@ -220,9 +214,7 @@ fn what_takes_packets_past_a_port_is_refused() {
 /// Another file with the same `table`, and a teardown of everything, leave a running router alone.
 #[test]
 fn a_second_file_takes_nothing_from_a_running_router() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
-    let mut watched = Watched::new(cards);
+    let mut watched = Watched::new(Cards::with("", "rate = \"10Mbit\""));
     // Link-local addresses come and get ready in their own time.
     let state = "ip -o link | cut -d: -f2; ip rule; ip -6 rule; \
                  ip route show table all | grep -v fe80; nft list ruleset || true";
@@ -266,8 +258,7 @@ fn a_second_file_takes_nothing_from_a_running_router() {
 /// and its interface goes with the next set-up.
 #[test]
 fn a_port_can_be_taken_out_under_load() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     let text = cards.text();
     let more = "[[port]]\nname = \"dmz\"\ntun = \"vcp-dmz\"\n";
     cards.write(&format!("{text}{more}"));
@@ -310,8 +301,7 @@ fn a_small_mtu_can_be_set_up_afterwards() {
 /// `from = "lan*"`: a card that comes later is missing until the next set-up, and is steered then.
 #[test]
 fn a_card_that_comes_later_is_seen() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     cards.write(&cards.text().replace("\"lan0\"", "\"lan*\""));
     let watched = Watched::new(cards);
     watched.cards.udp(false).until_it_passes();
@@ -335,8 +325,7 @@ fn a_card_that_comes_later_is_seen() {
 /// `setup`'s to change.
 #[test]
 fn a_reload_changes_mtu_and_name_of_a_port() {
-    let cards = Cards::new();
-    cards.configure("", "rate = \"10Mbit\"");
+    let cards = Cards::with("", "rate = \"10Mbit\"");
     let watched = Watched::started(cards);
     let udp = watched.cards.udp(false);
     udp.until_it_passes();

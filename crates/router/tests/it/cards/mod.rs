@@ -66,7 +66,7 @@ impl Cards {
             wan: ["203.0.113.2", "fd00:2::2"],
         };
         let [lan, wan] = [["10.0.1.1", "fd00:1::1"], ["203.0.113.1", "fd00:2::1"]];
-        let cards = Self::with(hosts, lan, wan);
+        let cards = Self::of(hosts, lan, wan);
         cards.kernel.forward().unwrap();
         cards.name("lan0", lan);
         cards.name("wan0", wan);
@@ -81,12 +81,12 @@ impl Cards {
             lan: ["10.0.1.2", "fd00:1::2"],
             wan: gateway,
         };
-        let cards = Self::with(hosts, gateway, ["10.0.1.1", "fd00:1::1"]);
+        let cards = Self::of(hosts, gateway, ["10.0.1.1", "fd00:1::1"]);
         cards.kernel.forward().unwrap();
         cards
     }
 
-    fn with(hosts: Hosts, lan_gateway: Host, wan_gateway: Host) -> Self {
+    fn of(hosts: Hosts, lan_gateway: Host, wan_gateway: Host) -> Self {
         let bed = Testbed::new().expect(
             "these tests need user namespaces and /dev/net/tun; allow them, or run as root",
         );
@@ -120,6 +120,21 @@ impl Cards {
             let address = address.parse().unwrap();
             self.kernel.add_address(card, address).unwrap();
         }
+    }
+
+    /// With a configuration as [`configure`](Self::configure) writes it.
+    pub(crate) fn with(more: &str, wan: &str) -> Self {
+        let cards = Self::new();
+        cards.configure(more, wan);
+        cards
+    }
+
+    /// The same, set up, with a router that runs.
+    pub(crate) fn started(more: &str, wan: &str) -> Self {
+        let mut cards = Self::with(more, wan);
+        cards.setup();
+        cards.start();
+        cards
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
