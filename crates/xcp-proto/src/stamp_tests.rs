@@ -213,10 +213,11 @@ proptest! {
     ) {
         let mut shim = emit(&start);
         let mut before = start;
-        for (answer, bounding, id, corruption_ppm) in answers {
-            let mut answer = XcpAnswer::default();
-            (answer.delta, answer.bounding) = (answer, bounding);
-            answer.corruption_ppm = corruption_ppm;
+        for (delta, bounding, id, corruption_ppm) in answers {
+            let answer = changed(XcpAnswer::default(), |answer| {
+                (answer.delta, answer.bounding) = (delta, bounding);
+                answer.corruption_ppm = corruption_ppm;
+            });
             let class = Packet::parse(&shim).unwrap().corruption();
             let outcome = stamp_payload(&mut shim, &answer, bytes, &Identity::new(id));
             let now = Packet::parse(&shim).unwrap().repr();

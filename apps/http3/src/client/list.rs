@@ -290,8 +290,8 @@ mod tests {
 
     use crate::fields::Form;
     use crate::plan::listing;
+    use crate::resource::Entry;
     use crate::resource::tests::regular;
-    use crate::resource::{Entry, Stat};
 
     use super::*;
 

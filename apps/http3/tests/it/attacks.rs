@@ -242,7 +242,7 @@ fn large_heads_are_refused() {
 fn a_thousand_slow_requests_stop_no_other() {
     run(async {
         let served = Served::limited(PutRights::None, |limits| {
-            limits.head_time = Duration::from_secs(1)
+            limits.head_time = Duration::from_secs(1);
         });
         let file = content(1_000_000);
         served.write("file", &file).await;

@@ -24,6 +24,10 @@ mod fuzz_vcp;
 mod fuzz_xcp;
 mod own;
 #[path = "../../../shim/tests/it/support.rs"]
+#[allow(
+    dead_code,
+    reason = "it serves the tests of the protocols' packages too"
+)]
 mod support;
 mod tunnel;
 mod vectors;

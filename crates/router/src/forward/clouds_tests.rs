@@ -13,7 +13,7 @@ use super::super::cloud_meter::MOST_NAMED;
 use super::super::super_tests::segments_of;
 use super::super::tests::{renew, udp};
 use super::*;
-use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, address_v6, meter};
+use row::{BACK, OUT, PORT, RECEIVER, Row, SENDER, address, meter};
 
 /// Both versions at once: for each address of the upstream router, packets of the other version
 /// are foreign.

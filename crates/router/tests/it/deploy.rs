@@ -163,7 +163,7 @@ fn a_deleted_interface_is_made_again_before_the_next_start() {
 /// again once the interface is as before.
 #[test]
 fn an_interface_that_changes_under_load_harms_nothing() {
-    let mut cards = Cards::started("", "rate = \"50Mbit\"");
+    let cards = Cards::started("", "rate = \"50Mbit\"");
     let (from, mut to) = cards.tcp(false);
     let (mut sender, stop) = (from.try_clone().unwrap(), from);
     let load = std::thread::spawn(move || while sender.write_all(&[7; 16_384]).is_ok() {});
@@ -298,7 +298,7 @@ fn the_example_runs_as_it_is() {
 /// shows that does not take part.
 #[test]
 fn the_box_is_no_hop_that_does_not_take_part() {
-    let mut cards = Cards::started("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
+    let cards = Cards::started("", "rate = \"10Mbit\"\ncontroller = \"vcp\"");
     let frames = socket2::Socket::from(cards.wan.frames("eth0").unwrap());
     let again = Some(Duration::from_millis(50));
     frames.set_read_timeout(again).unwrap();

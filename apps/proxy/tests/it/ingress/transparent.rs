@@ -171,8 +171,11 @@ async fn each_refusal_is_a_reset_and_a_reset_reaches_the_target() {
         let to = SocketAddr::new(ip(address), 80);
         let pair = async { tokio::join!(connect(&bed.inside, to, None), far.accept()) };
         let (client, served) = within(pair).await;
-        reset(client.unwrap());
-        let ended = failure(served.unwrap().0).await;
+        let (mut client, mut served) = (client.unwrap(), served.unwrap().0);
+        client.write_u8(1).await.unwrap();
+        assert_eq!(within(served.read_u8()).await.unwrap(), 1, "{to}");
+        reset(client);
+        let ended = failure(served).await;
         assert_eq!(ended, ErrorKind::ConnectionReset, "{to}");
     }
 }
