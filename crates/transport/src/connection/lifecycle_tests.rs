@@ -145,37 +145,9 @@ fn answers_to_a_closing_connection_thin_out() {
 }
 
 #[test]
-fn a_closed_connection_lingers_for_three_probe_timeouts() {
-    let at = linger_until(Instant::from_millis(1000), Duration::from_millis(200));
-    assert_eq!(at, Instant::from_millis(1600));
-}
-
-#[test]
-fn what_was_under_way_is_not_answered() {
-    let rtt = Some(Duration::from_millis(30));
-    let mut state = closing();
-    assert!(!state.was_sent());
-    state.on_sent(Instant::from_millis(1000));
-    assert!(state.was_sent());
-    state.on_datagram(Instant::from_millis(1029), rtt);
-    assert!(state.due().is_none());
-    state.on_datagram(Instant::from_millis(1030), rtt);
-    assert!(state.due().is_some());
-}
-
-#[test]
 fn the_application_code_stays_out_of_the_handshake() {
     let state = closing();
     let error = state.due().unwrap().before_one_rtt();
     assert_eq!(error.code, TransportErrorCode::APPLICATION_ERROR);
     assert_eq!(error.reason, "");
-}
-
-#[test]
-fn the_first_reason_stands() {
-    let mut state = closing();
-    let error = TransportError::new(TransportErrorCode::INTERNAL_ERROR, "late");
-    state.close(CloseReason::Transport(error));
-    use CloseReason::Application;
-    assert!(matches!(state.due(), Some(Application { code: 7, .. })));
 }

@@ -16,18 +16,28 @@ const ITERATIONS: usize = 200_000;
 const MAX_LEN: usize = 512;
 
 /// The input consists of the length of our connection IDs and a datagram, which is split into
-/// packets inside it.
+/// packets inside it, as it is and with a long header of version 1.
 fn datagram(input: &[u8]) {
-    let Some((&cid_len, mut rest)) = input.split_first() else {
+    let Some((&cid_len, rest)) = input.split_first() else {
         return;
     };
+    packets(rest, cid_len);
+    let mut long = rest.to_vec();
+    if let [first, a, b, c, d, ..] = &mut long[..] {
+        *first |= 0xc0;
+        [*a, *b, *c, *d] = [0, 0, 0, 1];
+        packets(&long, cid_len);
+    }
+}
+
+fn packets(mut rest: &[u8], cid_len: u8) {
     while let Ok(found) = PartialDecode::new(rest, usize::from(cid_len % 24)) {
         let dcid = found.dcid(rest);
         assert!(dcid.len() <= rest.len());
         match found {
             PartialDecode::Protected(packet) => {
                 assert!(rest.get(packet.token.clone()).is_some());
-                assert!(packet.number_at <= packet.len);
+                assert!(packet.number_at <= packet.len && packet.len > 0);
                 if let Some(sample) = packet.sample() {
                     assert_eq!(rest[..packet.len][sample].len(), SAMPLE_LEN);
                 }
