@@ -56,7 +56,7 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     // command runs on a host of its own.
     router.sysctl("net.ipv4.icmp_ratelimit", "0").unwrap();
     let at = |address: String| -> IpNet { address.parse().unwrap() };
-    let hosts: Vec<Node> = (0..4)
+    let hosts: Vec<Node> = (0..12)
         .map(|n| {
             let (host, port) = (bed.node(&format!("client{n}")).unwrap(), format!("eth{n}"));
             bed.veth((&host, "eth0"), (&router, &port), 1500).unwrap();
@@ -79,25 +79,29 @@ fn closed_ports_hosts_out_of_reach_and_wrong_names_are_reported() {
     }
     let here = TempDir::new().unwrap();
     undisturbed(|| {
-        for (address, word) in [
-            ("127.0.0.1:4433", "refuses"),
-            ("10.0.1.2:4433", "refuses"),
-            ("10.0.2.1:4433", "unreachable"),
-            ("10.0.3.1:4433", "unreachable"),
-            // There is no route.
-            ("192.0.2.1:4433", "unreachable"),
+        for (word, addresses) in [
+            ("refuses", &["127.0.0.1:4433"][..]),
+            ("refuses", &["10.0.1.2:4433"]),
+            // There is no route to the last one.
+            (
+                "unreachable",
+                &["10.0.2.1:4433", "10.0.3.1:4433", "192.0.2.1:4433"],
+            ),
             // This host can't reach any name server.
-            ("none.invalid:4433", "cannot find the host"),
+            ("cannot find the host", &["none.invalid:4433"]),
         ] {
-            let commands = commands(address, &here);
-            assert_eq!(commands.len(), hosts.len());
+            let commands: Vec<_> = addresses
+                .iter()
+                .flat_map(|at| commands(at, &here))
+                .collect();
+            assert!(commands.len() <= hosts.len());
             at_once(hosts.iter().zip(commands), |(host, command)| {
                 let (text, time) = said(host, command);
                 println!("{time:?}: {text}");
-                assert!(text.contains(word), "{address}: {text}");
+                assert!(text.contains(word), "{addresses:?}: {text}");
                 // A missing route may be temporary, so errors other than a closed port take longer.
                 let most = SOON * if word == "unreachable" { 6 } else { 1 };
-                assert!(time < most, "{address}: {time:?}");
+                assert!(time < most, "{addresses:?}: {time:?}");
             });
         }
     });

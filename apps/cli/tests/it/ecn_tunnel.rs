@@ -164,7 +164,7 @@ async fn codes_get_through_a_tunnel_of_the_kernels() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_take_as_long_as_with_a_shim() {
-    const BYTES: usize = 2_500_000;
+    const BYTES: usize = 1_600_000;
     let shim = Path::new("vcp", None);
     let copied = Path::new("vcp[carrier=ecn]", Some(Tunnel::Own(Exit::Copy)));
     let by_rfc = Path::new("vcp[carrier=ecn]", Some(Tunnel::Own(Exit::Rfc6040)));

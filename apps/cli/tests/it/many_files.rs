@@ -16,7 +16,7 @@ use pathmark_http3::root::{Existing, Root};
 use pathmark_http3::wire::ALPN;
 use tempfile::TempDir;
 
-const FILES: usize = 3_000;
+const FILES: usize = 1_500;
 const AT_ONCE: usize = 32;
 
 async fn connected(directory: &TempDir) -> (Endpoint, Client) {

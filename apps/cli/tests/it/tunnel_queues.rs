@@ -29,7 +29,7 @@ fn through_each_ingress(flows: Flows<'_>, check: impl Fn(&[Figures], &[f64], &Va
 
 fn through(side: Side, flows: Flows<'_>, check: &(impl Fn(&[Figures], &[f64], &Value) + Sync)) {
     let bed = Bed::new(side, "vcp", 0.0, "auto");
-    let (figures, rates, shown) = run(&bed, flows, Duration::from_secs(4));
+    let (figures, rates, shown) = run(&bed, flows, Duration::from_millis(2_500));
     let flows = shown["flows"].as_array().unwrap();
     assert!(flows.iter().all(|flow| flow["path_report"].is_object()));
     let queues: Vec<_> = flows.iter().map(|flow| &flow["queue"]).collect();

@@ -14,8 +14,8 @@ use super::bed::Way;
 use crate::common::offered::{Offered, until_unfinished};
 use crate::common::{at_once, content, pathmark};
 
-/// Transferred at 20 MB/s. This is more of a file in transfer than both sides can buffer.
-const BYTES: usize = 40_000_000;
+/// Transferred at 8 MB/s. This is more of a file in transfer than both sides can buffer.
+const BYTES: usize = 16_000_000;
 
 fn set(node: &Node, state: &str) {
     let mut ip = Command::new("ip");
@@ -55,7 +55,7 @@ fn cell(way: Way, at_server: bool, time: Duration) {
         Way::Get => pathmark(&["get", "10.0.1.1:4433/f", "-o", to.to_str().unwrap()]),
         Way::Put => pathmark(&["put", source.to_str().unwrap(), "10.0.1.1:4433"]),
     };
-    command.args(["--limit", "20MB", "--reconnect", "--quiet"]);
+    command.args(["--limit", "8MB", "--reconnect", "--quiet"]);
     command.args(["--pin", said["pin"].as_str().unwrap()]);
     let mut moving = client.spawn(command, &[]).unwrap();
     until_unfinished(to, 1);
@@ -78,8 +78,8 @@ fn down_for(time: Duration) {
 
 /// This is less than the idle timeout of 30 s, so the connection survives.
 #[test]
-fn the_link_is_down_for_4_s() {
-    down_for(Duration::from_secs(4));
+fn the_link_is_down_for_2_s() {
+    down_for(Duration::from_secs(2));
 }
 
 /// The connection is lost, and the client connects again.

@@ -64,7 +64,7 @@ fn known(shown: &Value) -> &Value {
 fn a_plain_router_in_the_middle() {
     let _place = measuring();
     undisturbed(|| {
-        const BYTES: usize = 16_000_000;
+        const BYTES: usize = 9_000_000;
         let bed = Bed::new(Addresses::V4, &MIDDLE);
         let figures = bed.get(BYTES);
         let last = bed.show(2);
@@ -72,7 +72,7 @@ fn a_plain_router_in_the_middle() {
         println!("{figures}\n{}\n{clouds}", last["xcp_i"]);
         assert_eq!(figures["feedback"], "xcp");
         // Packets before the first estimate are not counted, and its time depends on the machine.
-        assert!(clouds["counted"].as_u64().unwrap() > 4_000, "{clouds}");
+        assert!(clouds["counted"].as_u64().unwrap() > 2_000, "{clouds}");
         capacity_is_known(&last);
         let (real, emulated) = (goodput(&figures), emulated(BYTES));
         println!(
@@ -100,7 +100,7 @@ fn capacity_is_known(shown: &Value) {
 fn the_sending_host_answers() {
     let _place = measuring();
     undisturbed(|| {
-        sender_answers(Addresses::V4, 12_000_000);
+        sender_answers(Addresses::V4, 8_000_000);
     });
 }
 
@@ -125,7 +125,7 @@ fn the_client_that_stores_answers() {
     undisturbed(|| {
         let bed = Bed::new(Addresses::V4, &FIRST);
         let directory = TempDir::new().unwrap();
-        let figures = bed.put_with(12_000_000, &["--answer-routers", &secret_file(&directory)]);
+        let figures = bed.put_with(8_000_000, &["--answer-routers", &secret_file(&directory)]);
         let last = bed.show(1);
         println!("{figures}\n{}", last["xcp_i"]);
         let sender = Addresses::V4.sender().to_string();
@@ -148,12 +148,12 @@ fn the_client_that_stores_answers() {
 fn the_receiving_host_measures() {
     let _place = measuring();
     undisturbed(|| {
-        let bed = receiver_measures(Addresses::V4, 12_000_000);
+        let bed = receiver_measures(Addresses::V4, 8_000_000);
         // Without the secret, nothing is measured, and the sender controls itself.
         let directory = TempDir::new().unwrap();
         let secret = secret_file(&directory);
         std::fs::write(&secret, "something else that is long enough\n").unwrap();
-        let figures = bed.get_with(6_000_000, &[], &["--measure-hops", &secret]);
+        let figures = bed.get_with(2_000_000, &[], &["--measure-hops", &secret]);
         println!("{figures}");
         let forged = bed.show(0)["xcp_i"]["forged"].as_u64().unwrap();
         assert!(forged > 0);
@@ -171,7 +171,7 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
     assert!(first["xcp_i"]["probes"].as_u64().unwrap() > 100);
     assert_eq!(figures["feedback"], "xcp");
     assert_eq!(figures["fallback"], Value::Null, "nothing is left to CUBIC");
-    assert!(goodput(&figures) >= 0.6 * NARROW, "{figures}");
+    assert!(goodput(&figures) >= 0.55 * NARROW, "{figures}");
     assert!(bed.drops(1) <= 100);
     bed
 }
@@ -182,7 +182,7 @@ fn receiver_measures(addresses: Addresses, bytes: usize) -> Bed {
 fn addresses_of_ipv6_alone() {
     let _place = measuring();
     undisturbed(|| {
-        const BYTES: usize = 8_000_000;
+        const BYTES: usize = 6_000_000;
         let bed = Bed::new(Addresses::V6, &MIDDLE);
         let figures = bed.get(BYTES);
         let last = bed.show(2);

@@ -4,7 +4,6 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use super::{Cards, address};
-use crate::bed::until;
 
 impl Cards {
     /// UDP from LAN to WAN.
@@ -30,6 +29,9 @@ const FEW_HOPS: u32 = 3;
 
 /// What is sent until it arrives is sent again after this time.
 const AGAIN: Duration = Duration::from_millis(5);
+
+/// What does not happen within this time does not happen.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Udp {
     /// Sends one datagram that the router would end; refusals (ICMP) are what closed means.
@@ -84,17 +86,22 @@ impl Udp {
 
     /// Sends until a datagram has arrived past the router.
     pub(crate) fn until_past(&self) {
-        until("open", || {
+        let start = Instant::now();
+        loop {
             self.probe();
-            self.next(AGAIN) == Some(true)
-        });
+            if self.next(AGAIN) == Some(true) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "not open");
+        }
     }
 
     /// Sends until no datagram arrives past the router any more: five times another that was sent
     /// behind it comes alone.
     pub(crate) fn until_not_past(&self) {
+        let start = Instant::now();
         let mut alone = 0;
-        until("closed", || {
+        while alone < 5 {
             self.count();
             self.probe();
             self.send();
@@ -103,17 +110,19 @@ impl Udp {
                 Some(false) => alone += 1,
                 None => {}
             }
-            alone == 5
-        });
+            assert!(start.elapsed() < PATIENCE, "still open");
+        }
     }
 
     /// Sends until a datagram has arrived.
     pub(crate) fn until_it_passes(&self) -> Duration {
         let start = Instant::now();
-        until("something passes", || {
+        loop {
             self.send();
-            self.next(AGAIN) == Some(false)
-        });
-        start.elapsed()
+            if self.next(AGAIN) == Some(false) {
+                return start.elapsed();
+            }
+            assert!(start.elapsed() < PATIENCE, "nothing passes");
+        }
     }
 }
