@@ -252,7 +252,7 @@ impl Bed {
 
     /// Uses up all remaining room on a small disk.
     pub(crate) fn fill_disk(&self) {
-        let full = fs::write(self.destination().join("other"), vec![1; DISK]);
+        let full = fs::write(self.destination().join("other"), vec![1; 2 * DISK]);
         assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
     }
 

@@ -153,7 +153,7 @@ fn the_receiving_host_measures() {
         let directory = TempDir::new().unwrap();
         let secret = secret_file(&directory);
         std::fs::write(&secret, "something else that is long enough\n").unwrap();
-        let figures = bed.get_with(2_000_000, &[], &["--measure-hops", &secret]);
+        let figures = bed.get_with(6_000_000, &[], &["--measure-hops", &secret]);
         println!("{figures}");
         let forged = bed.show(0)["xcp_i"]["forged"].as_u64().unwrap();
         assert!(forged > 0);
