@@ -264,6 +264,13 @@ impl<P: 'static> Link<P> {
         }
     }
 
+    /// Limits the rate to a reported one, in bytes per second; see [`Port::set_report`].
+    pub fn set_report(&mut self, now: Instant, report: Option<u64>) {
+        if let Some(retimed) = self.port.set_report(now, report) {
+            self.wire.retime(retimed);
+        }
+    }
+
     /// The wire.
     pub fn wire(&self) -> &Wire<P> {
         &self.wire

@@ -194,6 +194,15 @@ impl RateEstimator {
         self.rate
     }
 
+    /// Uses a rate that somebody who knows the link reports, as if it had just been measured. If
+    /// the report is late, the following probes show the queue that it left.
+    pub fn on_report(&mut self, now: Instant, rate: u64) {
+        self.queue = None;
+        self.step = STEP.0;
+        self.set(now, rate);
+        self.measured = Some(self.rate);
+    }
+
     /// When the next probe must be sent.
     pub fn due(&self) -> Instant {
         self.due

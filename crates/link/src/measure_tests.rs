@@ -25,6 +25,10 @@ struct Path {
     jitter: u64,
     floor: f64,
     ceiling: f64,
+    /// The rate that is reported at a time in seconds, which limits the port's.
+    reported: fn(f64) -> Option<f64>,
+    /// Whether probes change the port's rate.
+    measures: bool,
 }
 
 const PATH: Path = Path {
@@ -35,6 +39,8 @@ const PATH: Path = Path {
     jitter: 0,
     floor: 5.0 * MBIT,
     ceiling: 26.0 * MBIT,
+    reported: |_| None,
+    measures: true,
 };
 
 struct Ran {
@@ -72,10 +78,22 @@ fn run(path: &Path, seconds: u64, from: u64) -> Ran {
     // Bytes that the port has sent, that the modem's queue has taken, and that have left it.
     let (mut sent, mut taken, mut left, mut before) = (0.0, 0.0_f64, 0.0, 0.0);
     let (mut probes, mut delays) = (0, Vec::new());
+    let mut report = None;
     for tick in 0..seconds * NANOS / TICK {
         let at = tick * TICK;
         let (now, time) = (Instant::from_nanos(at), at as f64 / 1e9);
-        let arrives = (path.demand)(time).min(estimator.rate() as f64) * TICK as f64 / 1e9;
+        let reported = (path.reported)(time);
+        if let Some(rate) = reported.filter(|_| reported != report) {
+            estimator.on_report(now, rate as u64);
+        }
+        report = reported;
+        let rate = if path.measures {
+            estimator.rate() as f64
+        } else {
+            path.ceiling
+        };
+        let rate = rate.min(reported.unwrap_or(rate));
+        let arrives = (path.demand)(time).min(rate) * TICK as f64 / 1e9;
         sent += arrives;
         // The modem's buffer takes 600 ms of 20 Mbit/s.
         taken = (taken + arrives).min(left + 12.0 * MBIT);
@@ -234,13 +252,18 @@ fn a_modem_that_pauses_is_used_again_within_seconds() {
 }
 
 /// Another rate each second, from 6 to 26 Mbit/s with a mean of 12.6, as satellites that move give.
-#[test]
-fn a_modem_whose_rate_changes_each_second_is_followed() {
+fn changing(time: f64) -> f64 {
     const RATES: [f64; 15] = [
         6.0, 12.0, 26.0, 8.0, 10.0, 6.0, 18.0, 14.0, 6.0, 22.0, 9.0, 12.0, 7.0, 19.0, 14.0,
     ];
+    RATES[time.max(0.0) as usize % RATES.len()] * MBIT
+}
+
+#[test]
+fn a_modem_whose_rate_changes_each_second_is_followed() {
     let path = Path {
-        modem: |time| RATES[time as usize % RATES.len()] * MBIT,
+        modem: changing,
+        floor: 4.0 * MBIT,
         ..PATH
     };
     let ran = run(&path, 60, 15);
@@ -252,6 +275,38 @@ fn a_modem_whose_rate_changes_each_second_is_followed() {
         ran.delay(99)
     );
     assert!(ran.goodput >= 10.0 * MBIT, "{}", ran.goodput);
+}
+
+/// The same modem with reports of 98 % of its rate, which are late by up to half a second: a port
+/// that also measures sends slower until the queue of a late report is gone.
+#[test]
+fn the_queue_of_a_late_report_is_drained() {
+    let reports: [fn(f64) -> Option<f64>; 4] = [
+        |time| Some(0.98 * changing(time)),
+        |time| Some(0.98 * changing(time - 0.1)),
+        |time| Some(0.98 * changing(time - 0.25)),
+        |time| Some(0.98 * changing(time - 0.5)),
+    ];
+    for reported in reports {
+        let path = Path {
+            modem: changing,
+            floor: 4.0 * MBIT,
+            reported,
+            ..PATH
+        };
+        let [alone, both] = [false, true].map(|measures| {
+            let ran = run(&Path { measures, ..path }, 60, 15);
+            let figures = [
+                ran.goodput / MBIT,
+                ran.delay(50),
+                ran.delay(90),
+                ran.delay(99),
+            ];
+            println!("{measures}: {figures:.1?}");
+            figures
+        });
+        assert!(both[0] >= 0.8 * alone[0] && both[3] <= alone[3] + 1.0);
+    }
 }
 
 /// Without answers, nobody knows the rate, so it stays as it is.

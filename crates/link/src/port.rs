@@ -26,6 +26,8 @@ pub struct Port<P> {
     shaper: Shaper,
     /// The configured capacity, if it is below the rate or there is no rate.
     hint: Option<u64>,
+    /// The reported rate of the link behind the port, which limits the port's own.
+    report: Option<Report>,
     /// The measured capacity, if the law does not get the rate.
     follow: Option<Box<Follow>>,
     /// Bytes that the link adds to each packet.
@@ -36,6 +38,13 @@ pub struct Port<P> {
     code: Option<Code>,
     access: Access,
     stats: LinkStats,
+}
+
+/// A reported rate, and the port's own rate, in bytes per second.
+#[derive(Clone, Copy, Debug)]
+struct Report {
+    rate: u64,
+    own: Option<u64>,
 }
 
 /// Whether a packet may leave.
@@ -84,6 +93,7 @@ impl<P> Port<P> {
             queues,
             shaper,
             hint: None,
+            report: None,
             follow: None,
             overhead: 0,
             corruption_ppm: 0,

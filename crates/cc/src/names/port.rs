@@ -10,7 +10,7 @@ use crate::base::Instant;
 use crate::law::{LinkController, Passive};
 use crate::quick_start::QuickStartLink;
 use crate::vcp::{Bise, Plain, VcpLink};
-use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLink, XcpLinkParams};
+use crate::xcp::{CloudParams, ExactEstimate, XcpLink, XcpLinkParams};
 use crate::xcp_i::XcpILink;
 
 /// A port's law and its options.
@@ -93,17 +93,6 @@ impl LinkAlgorithm {
     /// short.
     pub const fn has_feedback(&self) -> bool {
         matches!(self.law, Law::Vcp(_) | Law::Xcp(_) | Law::Own(_))
-    }
-
-    /// Returns true if the law has its own capacity, regardless of the port's rate.
-    pub const fn fixed_capacity(&self) -> bool {
-        matches!(
-            &self.law,
-            Law::Xcp(XcpLinkParams {
-                capacity: XcpCapacity::Fixed(_),
-                ..
-            })
-        )
     }
 
     /// Returns the exact estimate of clouds that the law needs. It must be provided by a caller

@@ -7,22 +7,39 @@ use std::fmt;
 use pathmark_cc::{CloudEstimate, Instant, LinkController, LinkMetrics, Upstream};
 
 use super::follow::Follow;
-use super::{Access, Port, Queues};
+use super::{Access, Port, Queues, Report};
 use crate::impair::Code;
 use crate::queue::{Depth, Limit, Owner, Popped, Pushed, Queue, Queued};
 use crate::shaper::{Retimed, Shaper};
 use crate::stats::{DropCause, LinkStats};
 
 impl<P> Port<P> {
-    /// Changes the rate, in bytes per second. Returns the effect on the packet in transmission,
-    /// which has already been handed over; [`Link::set_rate`](crate::link::Link::set_rate) takes
-    /// this into account.
-    pub fn set_rate(&mut self, now: Instant, rate: Option<u64>) -> Option<Retimed> {
+    /// Changes the rate, in bytes per second; a [report](Self::set_report) continues to limit it.
+    /// Returns the effect on the packet in transmission, which has already been handed over;
+    /// [`Link::set_rate`](crate::link::Link::set_rate) takes this into account.
+    pub fn set_rate(&mut self, now: Instant, own: Option<u64>) -> Option<Retimed> {
         self.advance(now);
+        let rate = match &mut self.report {
+            None => own,
+            Some(report) => {
+                report.own = own;
+                Some(own.map_or(report.rate, |own| own.min(report.rate)))
+            }
+        };
         let retimed = self.shaper.set_rate(now, rate);
         self.stats.on_rate(now, rate);
         self.law.on_capacity(now, self.capacity());
         retimed
+    }
+
+    /// Limits the rate to that of the link behind the port, in bytes per second, for as long as
+    /// somebody who knows this link reports it. Packets then wait here, where the control law sees
+    /// them, instead of in front of the link. A port that follows a trace stops doing so. Returns
+    /// the same as [`set_rate`](Self::set_rate).
+    pub fn set_report(&mut self, now: Instant, report: Option<u64>) -> Option<Retimed> {
+        let own = self.own_rate();
+        self.report = report.map(|rate| Report { rate, own });
+        self.set_rate(now, own)
     }
 
     /// Passes a new estimate of the cloud behind `upstream` to the control law.
@@ -267,9 +284,14 @@ impl<P> Port<P> {
         self.queues.depth()
     }
 
-    /// The rate in bytes per second.
+    /// The rate in bytes per second, also if a report limits it.
     pub fn rate(&self) -> Option<u64> {
         self.shaper.rate()
+    }
+
+    /// The rate in bytes per second without the limit of a report.
+    pub fn own_rate(&self) -> Option<u64> {
+        self.report.map_or(self.shaper.rate(), |report| report.own)
     }
 
     /// Counters.

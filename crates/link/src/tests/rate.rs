@@ -110,3 +110,52 @@ fn a_law_sees_no_time_in_which_its_port_did_not_run() {
     port.advance(ms(1160));
     assert_eq!(port.deadline(), Some(ms(1210)));
 }
+
+/// A port sends at the lower of its own rate and a reported one, so that packets wait where the
+/// control law sees them.
+#[test]
+fn a_report_limits_the_rate_until_it_is_withdrawn() {
+    let mut link = dip(MBIT_10, false);
+    let mut log = Log::default();
+    let rates = |link: &Link<u32>| {
+        let port = link.port();
+        (port.rate(), port.own_rate(), port.capacity())
+    };
+    for (report, expected) in [
+        (Some(MBIT_10 / 10), MBIT_10 / 10),
+        (Some(10 * MBIT_10), MBIT_10),
+        (Some(1), 1),
+        (Some(MBIT_10 / 2), MBIT_10 / 2),
+    ] {
+        link.set_report(Instant::ZERO, report);
+        let expected = Some(expected);
+        assert_eq!(rates(&link), (expected, Some(MBIT_10), expected));
+    }
+    // A new rate of the port's own counts when the report ends, or where it is lower.
+    link.set_rate(Instant::ZERO, Some(MBIT_10 / 4));
+    let quarter = Some(MBIT_10 / 4);
+    assert_eq!(rates(&link), (quarter, quarter, quarter));
+    link.set_rate(Instant::ZERO, Some(MBIT_10));
+    // 1 ms at the port's own rate, 2 ms at the reported one.
+    for packet in 0..2 {
+        link.arrive(ms(0), arrival(1250, Carried::Foreign), packet, &mut log);
+    }
+    assert_eq!(
+        drive(&mut link, &mut log, ms(100)),
+        [(22_000, 0), (24_000, 1)]
+    );
+    link.set_report(ms(100), None);
+    assert_eq!(rates(&link).0, Some(MBIT_10));
+    // While next to nothing is reported, packets wait, and leave when this is over: of the first,
+    // less than a byte has been sent.
+    link.set_report(ms(100), Some(1));
+    for packet in 2..4 {
+        link.arrive(ms(100), arrival(1250, Carried::Foreign), packet, &mut log);
+    }
+    assert_eq!(drive(&mut link, &mut log, ms(900)), []);
+    link.set_report(ms(900), None);
+    assert_eq!(
+        drive(&mut link, &mut log, ms(990)),
+        [(920_999, 2), (921_999, 3)]
+    );
+}

@@ -198,7 +198,7 @@ pub enum Query {
     Reload,
 }
 
-/// A capacity for a port's control law, set by an operator or by a program that monitors the
+/// A capacity for a port and its control law, set by an operator or by a program that monitors the
 /// link behind the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
-use pathmark_cc::{Duration, Instant, LinkAlgorithm};
+use pathmark_cc::{Duration, Instant};
 use pathmark_link::keys::RateValue;
 use pathmark_link::measure::{RateEstimator, RateRange};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -182,6 +182,13 @@ impl Measurements {
         }
     }
 
+    /// Continues from a rate that is reported for the link behind the port with this index.
+    pub(super) fn on_report(&mut self, port: usize, now: Instant, rate: Option<u64>) {
+        if let (Some(one), Some(rate)) = (self.0.iter_mut().find(|one| one.index == port), rate) {
+            one.estimator.on_report(now, rate);
+        }
+    }
+
     /// How long packets wait behind the port at present, in milliseconds; `None`: it is not known.
     pub(super) fn delay_ms(&self, port: &str, now: Instant) -> Option<f64> {
         let one = self.0.iter().find(|one| one.port == port)?;
@@ -257,7 +264,7 @@ impl Measurement {
     /// Lets the port send at the measured rate, if it follows this rate.
     fn adjust(&self, now: Instant, port: &mut RouterPort) {
         let rate = Some(self.estimator.rate());
-        if self.spec.floor.is_some() && port.link.port().rate() != rate {
+        if self.spec.floor.is_some() && port.link.port().own_rate() != rate {
             port.link.set_rate(now, rate);
         }
     }
@@ -358,7 +365,7 @@ impl Reports {
     }
 
     /// Removes reports whose port has another `capacity` in the new configuration, which replaces
-    /// them, or has no law there that uses one. Returns the names of the ports that had a report.
+    /// them, or is not there any more. Returns the names of the ports that had a report.
     pub(super) fn keep(&mut self, old: &Config, new: &Config) -> Vec<String> {
         let ports = self.0.iter().map(|report| report.port.clone()).collect();
         self.0.retain(|report| {
@@ -369,23 +376,15 @@ impl Reports {
     }
 }
 
-/// Returns the port with this name, and its configured `capacity`, or an error if none of its
-/// control laws uses one.
+/// Returns the port with this name, and its configured `capacity`, or an error if its rate can't be
+/// limited.
 pub(super) fn reached(config: &Config, name: &str) -> Result<(usize, Option<RateValue>), String> {
     let mut ports = config.ports.iter().enumerate();
     let Some((index, port)) = ports.find(|(_, port)| port.name == name) else {
         return Err(format!("no port is called `{name}`"));
     };
-    let mut laws = port.link.laws().peekable();
-    if laws.peek().is_none() {
-        return Err(format!(
-            "port `{name}` has no control law to reckon with a capacity: give it a `controller`"
-        ));
-    }
-    if laws.all(LinkAlgorithm::fixed_capacity) {
-        return Err(format!(
-            "the control law of port `{name}` has a capacity of its own in brackets"
-        ));
+    if port.link.trace.is_some() {
+        return Err(format!("port `{name}` has the capacity of its `trace`"));
     }
     Ok((index, port.link.capacity))
 }
@@ -404,20 +403,6 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_that_reaches_no_law_is_an_error() {
-        let rate = "rate = \"10Mbit\"\n";
-        let with = |law: &str| config(&format!("{rate}controller = \"{law}\"\n"));
-        assert_eq!(reached(&with("xcp"), "a"), Ok((0, None)));
-        assert_eq!(reached(&with("xcp[capacity=auto]"), "a"), Ok((0, None)));
-        let error = |config: &Config, name: &str| reached(config, name).unwrap_err();
-        assert!(error(&with("vcp"), "b").contains("no port is called `b`"));
-        assert!(error(&config(rate), "a").contains("no control law"));
-        assert!(error(&with("none"), "a").contains("no control law"));
-        let fixed = with("xcp[capacity=5Mbit]");
-        assert!(error(&fixed, "a").contains("capacity of its own"));
-    }
-
-    #[test]
     fn a_reload_keeps_a_set_capacity_unless_the_file_has_another() {
         let law = "controller = \"xcp\"\n";
         let before = config(&format!("{law}capacity = \"10Mbit\"\n"));
@@ -427,8 +412,8 @@ mod tests {
         let _first = reports.set(&hint("8Mbit", None), Instant::ZERO);
         assert_eq!(reports.keep(&before, &config(&queue)), ["a"]);
         assert!(reports.of("a").is_some());
-        let gone = config("rate = \"10Mbit\"\n");
-        for new in [other, gone] {
+        let none = config("rate = \"10Mbit\"\n");
+        for new in [other, none] {
             let _again = reports.set(&hint("8Mbit", None), Instant::ZERO);
             assert_eq!(reports.keep(&before, &new), ["a"]);
             assert!(reports.of("a").is_none());

@@ -356,21 +356,24 @@ impl Daemon<'_> {
             self.give_capacity(&hint.port);
         }
         let port = self.driver.router().ports().get(index);
-        let rate = port.and_then(|port| port.link.port().rate());
+        let rate = port.and_then(|port| port.link.port().own_rate());
         let report = self.reports.of(&hint.port);
         Ok(report.map(|report| report.taken(rate)))
     }
 
-    /// Gives a port's laws its reported capacity, or the configured one if none is reported.
+    /// Limits a port to its reported capacity. If none is reported, its laws get the configured one.
     fn give_capacity(&mut self, name: &str) {
         let now = self.driver.now();
         let mut ports = self.config.ports.iter().enumerate();
         if let Some((index, spec)) = ports.find(|(_, port)| port.name == name)
             && let Some(port) = self.driver.router_mut().port_mut(index)
         {
-            let reported = self.reports.of(name).map(|report| report.rate);
-            let capacity = reported.or(spec.link.capacity).map(RateValue::bytes);
+            let reported = self.reports.of(name).map(|report| report.rate.bytes());
+            let configured = spec.link.capacity.map(RateValue::bytes);
+            let capacity = reported.or(configured);
             port.link.port_mut().set_capacity(now, capacity);
+            port.link.set_report(now, reported);
+            self.measurements.on_report(index, now, reported);
         }
     }
 

@@ -200,7 +200,7 @@ pub struct LinkView {
 /// The rate of a link, and reports and measurements of the link behind it.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RateView {
-    /// Rate in bits per second; `None`: unlimited.
+    /// Rate in bits per second without the limit of a report; `None`: unlimited.
     pub rate_bps: Option<f64>,
     /// The reported capacity in bits per second, at most the rate; `None`: none is reported.
     pub reported_capacity_bps: Option<f64>,
@@ -261,7 +261,7 @@ impl Snapshot {
             LinkView {
                 rate: RateView {
                     delay_behind_ms: around.measurements.delay_ms(&port.settings.name, now),
-                    ..RateView::take(port.link.port().rate(), report, now)
+                    ..RateView::take(port.link.port().own_rate(), report, now)
                 },
                 interface: device.map_or_else(String::new, |device| device.name().to_owned()),
                 interface_state: if device.is_some_and(Device::is_lost) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::bed::Bed;
+use super::bed::{Bed, bytes, transfer, until};
 
 /// Runs `vcp-router capacity` with these arguments.
 fn capacity(bed: &Bed, arguments: &[&str]) -> std::process::Output {
@@ -25,7 +25,7 @@ fn a_port_without_a_rate_uses_the_capacity_that_is_set() {
     assert_eq!(reckons(), 8e6);
     assert!(set(&["right", "none"]).status.success());
     assert_eq!(reckons(), 20e6);
-    for (arguments, code) in [(["left", "8Mbit"], 1), (["right", "8parsec"], 2)] {
+    for (arguments, code) in [(["up", "8Mbit"], 1), (["right", "8parsec"], 2)] {
         assert_eq!(set(&arguments).status.code(), Some(code), "{arguments:?}");
     }
     assert_eq!(reckons(), 20e6);
@@ -114,19 +114,32 @@ fn a_reported_capacity_is_seen_until_it_expires() {
     }
 }
 
-/// A report that a reload ends must not come back with a later law.
+/// Senders that follow no marks wait in the port too, where others can pass them.
 #[test]
-fn a_report_ends_with_its_law() {
-    // With the same queue, reloads keep the port.
-    let none = "rate = \"25Mbit\"\nqueue = { separate = false }";
-    let law = format!("{none}\ncontroller = \"xcp\"");
-    let mut bed = Bed::with("", &law);
-    assert!(capacity(&bed, &["right", "8Mbit"]).status.success());
-    for keys in [none, &law] {
-        bed.configure("", keys);
-        let reloaded = bed.reload();
-        assert!(reloaded.contains("reloaded, generation"), "{reloaded}");
-        assert!(bed.link("right")["reported_capacity_bps"].is_null());
+fn a_port_sends_no_faster_than_is_reported() {
+    let bed = Bed::with("", "rate = \"100Mbit\"\ncontroller = \"vcp\"");
+    assert!(capacity(&bed, &["right", "4Mbit"]).status.success());
+    let (from, to) = bed.tcp(false);
+    let start = Instant::now();
+    transfer(from, to, &bytes(600_000));
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(1_100), "{took:?}");
+
+    // While the link is away, packets are kept.
+    assert!(capacity(&bed, &["right", "0"]).status.success());
+    let (a, b) = bed.udp(false);
+    for number in 0..4 {
+        a.send(&[number; 100]).unwrap();
     }
-    assert_eq!(bed.link("right")["controller"]["capacity_bps"], 25e6);
+    until("packets wait", || {
+        let waiting = bed.link("right")["queue_packets"]["now"].as_f64();
+        waiting >= Some(3.0)
+    });
+    assert_eq!(bed.link("right")["rate_bps"], 100e6);
+    assert!(capacity(&bed, &["right", "none"]).status.success());
+    for number in 0..4 {
+        let mut datagram = [9; 100];
+        b.recv(&mut datagram).unwrap();
+        assert_eq!(datagram[0], number);
+    }
 }
