@@ -269,3 +269,22 @@ fn what_waited_for_a_stopped_router_is_dropped() {
         assert_ne!(buffer[0], 2, "an old packet");
     }
 }
+
+/// A persistent interface that is deleted and made again is opened again, with its queue and
+/// counters unchanged.
+#[test]
+fn an_interface_that_comes_back_is_opened_again() {
+    let mut bed = Bed::new();
+    let make = "ip tuntap add dev back0 mode tun user 0 vnet_hdr; ip link set back0 up";
+    bed.does(make);
+    bed.write("[[port]]\nname = \"a\"\ntun = \"back0\"\n");
+    bed.start();
+    for _ in 0..3 {
+        // In one go, so that the attempts of the router find the next one, not a gap.
+        bed.does(&format!("ip link delete back0; {make}"));
+        until("up again", || bed.link("a")["interface_state"] == "up");
+    }
+    bed.reload();
+    assert_eq!(bed.link("a")["interface_state"], "up");
+    bed.stop();
+}

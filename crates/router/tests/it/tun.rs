@@ -300,3 +300,21 @@ fn what_is_wrong_is_said_in_one_line() {
     }
     assert_eq!(vcp_router(&["frobnicate"]).status.code(), Some(2));
 }
+
+#[test]
+fn udp_passes_both_ways_with_its_length_and_content() {
+    let bed = Bed::with("", "rate = \"1Gbit\"\ncontroller = \"vcp+bise\"");
+    for v6 in [false, true] {
+        let (a, b) = bed.udp(v6);
+        for len in [0, 1, 15, 16, 17, 500, 1452, 3000] {
+            let data = bytes(len);
+            let mut buffer = [0; 4000];
+            a.send(&data).unwrap();
+            assert_eq!(b.recv(&mut buffer).unwrap(), len);
+            assert_eq!(buffer[..len], data);
+            b.send(&data).unwrap();
+            assert_eq!(a.recv(&mut buffer).unwrap(), len);
+            assert_eq!(buffer[..len], data);
+        }
+    }
+}
