@@ -265,7 +265,7 @@ fn options_accept_what_they_say() {
             let before = match key {
                 "sack" => "paper,",
                 "t_rho_max" => "t_rho=auto,",
-                "error" | "refresh" | "hold" => "estimate=exact,",
+                "error" => "estimate=exact,",
                 _ => "",
             };
             let text = format!("{name}[{before}{key}={value}]");

@@ -2,10 +2,9 @@
 
 use super::knob::{
     Count, FALLBACK, INITIAL_WINDOW, Knob, Options, PACE, PAPERS_PORT, PAPERS_SENDER, Ppm, Rate,
-    SACK, START, Switch, Time, Values, Words, knob,
+    SACK, START, Switch, Values, Words, knob,
 };
 use super::{ParseError, knob};
-use crate::base::Duration;
 use crate::signals::XcpForm;
 use crate::supervise::FallbackLaw;
 use crate::xcp::{CloudParams, ExactEstimate, XcpCapacity, XcpLinkParams, XcpLoss, XcpParams};
@@ -130,9 +129,6 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     knob! { beta_ppm: "beta", Ppm(0..=1_000_000),
         "the share of the queue taken back per interval, from 0 to 1, such as 0.226"
     },
-    knob! { guard: "guard", Switch,
-        "`yes` (nothing is given that the buffer could not take) or `no`"
-    },
     knob! { whole: "whole", Switch,
         "`yes` (tell window changes in whole packets, for comparison) or `no`"
     },
@@ -162,23 +158,7 @@ impl Values<XcpCapacity> for Capacity {
     }
 }
 
-/// A row that sets a field of the exact estimate, if there is one.
-macro_rules! exact {
-    ($field:ident: $key:literal, $values:expr, $expects:expr) => {
-        Knob {
-            key: $key,
-            expects: $expects,
-            set: |params, text| {
-                params.clouds.as_mut()?.exact.as_mut()?.$field = $values.read(text)?;
-                Some(())
-            },
-            show: |params| {
-                let exact = params.clouds.and_then(|clouds| clouds.exact);
-                $values.show(&exact.unwrap_or_default().$field)
-            },
-        }
-    };
-}
+const ERROR: Ppm = Ppm(0..=900_000);
 
 pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
     Knob {
@@ -200,13 +180,16 @@ pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
             _ => "none".to_owned(),
         },
     },
-    exact! { error_ppm: "error", Ppm(0..=900_000),
-        "after `estimate=exact`: by what share it may be wrong, from 0 to 0.9, such as 0.2"
-    },
-    exact! { every: "refresh", Time(Duration::from_millis(1)..=Duration::from_secs(10)),
-        "after `estimate=exact`: time between two estimates from 1ms to 10s, such as 50ms"
-    },
-    exact! { hold: "hold", Time(Duration::from_millis(1)..=Duration::from_secs(1000)),
-        "after `estimate=exact`: for how long the error stays the same, up to 1000s, such as 1s"
+    Knob {
+        key: "error",
+        expects: "after `estimate=exact`: the share by which it may be wrong, up to 0.9, such as 0.2",
+        set: |params, text| {
+            params.clouds.as_mut()?.exact.as_mut()?.error_ppm = ERROR.read(text)?;
+            Some(())
+        },
+        show: |params| {
+            let exact = params.clouds.and_then(|clouds| clouds.exact);
+            ERROR.show(&exact.unwrap_or_default().error_ppm)
+        },
     },
 ];

@@ -91,8 +91,8 @@ impl Default for XcpLinkParams {
             overhead: 0,
             capacity: Capacity::Port,
             guard: true,
-            police: false,
             whole: false,
+            police: false,
             clouds: None,
         }
     }
@@ -186,24 +186,10 @@ pub struct CloudParams {
 }
 
 /// An exact estimate, for the experiments of the XCP-i paper (section IV).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExactEstimate {
     /// Largest error in either direction, as a share in 10^-6 of the capacity left to XCP.
     pub error_ppm: u64,
-    /// Time between two estimates.
-    pub every: Duration,
-    /// Time for which the relative error remains the same.
-    pub hold: Duration,
-}
-
-impl Default for ExactEstimate {
-    fn default() -> Self {
-        Self {
-            error_ppm: 0,
-            every: Duration::from_millis(50),
-            hold: Duration::from_secs(1),
-        }
-    }
 }
 
 // The papers' window form: a header that carries the window and a window change instead of

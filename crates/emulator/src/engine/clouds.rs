@@ -10,13 +10,19 @@
 
 use std::collections::BTreeMap;
 
-use pathmark_cc::{CloudEstimate, ExactEstimate, Instant, LinkAlgorithm, Upstream};
+use pathmark_cc::{CloudEstimate, Duration, ExactEstimate, Instant, LinkAlgorithm, Upstream};
 use pathmark_link::impair::Random;
 use pathmark_protocols::signals::HostClouds;
 
 use super::link::MeasuredLink;
 use super::{Engine, address};
 use crate::scenario::{FlowSetup, LinkSetup, ReceiverEstimate, Scenario};
+
+/// Time between two estimates.
+const REFRESH: Duration = Duration::from_millis(50);
+
+/// Time for which the relative error remains the same.
+const HOLD: Duration = Duration::from_secs(1);
 
 /// Lifetime of an estimate, in intervals between two estimates.
 const VALID: u32 = 3;
@@ -105,7 +111,7 @@ impl Clouds {
                 links: Vec::new(),
                 exact,
                 last: Instant::ZERO,
-                next: Instant::ZERO + exact.every,
+                next: Instant::ZERO + REFRESH,
                 error_ppm: 0,
                 held_until: Instant::ZERO,
                 random: Random::new(scenario.seed, &name),
@@ -221,7 +227,7 @@ impl Known {
     fn estimate(&mut self, now: Instant, links: &[MeasuredLink]) -> Option<CloudEstimate> {
         let elapsed = (now - self.last).as_nanos().max(1);
         self.last = now;
-        self.next = now + self.exact.every;
+        self.next = now + REFRESH;
         let mut least: Option<(i64, i64, u64)> = None;
         for seen in &mut self.links {
             let Some(link) = links.get(seen.link) else {
@@ -246,7 +252,7 @@ impl Known {
             available: left.saturating_add(self.error(now, rate)),
             capacity: rate.unsigned_abs(),
             queue,
-            valid_for: self.exact.every * VALID,
+            valid_for: REFRESH * VALID,
         })
     }
 
@@ -257,7 +263,7 @@ impl Known {
             // Uniform over −most … most.
             let drawn = i64::from(self.random.next_u32());
             self.error_ppm = ((drawn * (2 * most + 1)) >> 32) - most;
-            self.held_until = now + self.exact.hold;
+            self.held_until = now + HOLD;
         }
         let error = i128::from(rate) * i128::from(self.error_ppm) / 1_000_000;
         i64::try_from(error).unwrap_or(0)

@@ -361,7 +361,8 @@ impl Daemon<'_> {
         Ok(report.map(|report| report.taken(rate)))
     }
 
-    /// Limits a port to its reported capacity. If none is reported, its laws get the configured one.
+    /// Limits a port to its reported capacity, or gives its laws the configured one if none is
+    /// reported.
     fn give_capacity(&mut self, name: &str) {
         let now = self.driver.now();
         let mut ports = self.config.ports.iter().enumerate();
