@@ -182,7 +182,7 @@ pub(super) const CLOUDS: &[Knob<XcpLinkParams>] = &[
     },
     Knob {
         key: "error",
-        expects: "after `estimate=exact`: the share by which it may be wrong, up to 0.9, such as 0.2",
+        expects: "after `estimate=exact`: the share by which it may err, up to 0.9, such as 0.2",
         set: |params, text| {
             params.clouds.as_mut()?.exact.as_mut()?.error_ppm = ERROR.read(text)?;
             Some(())
