@@ -18,12 +18,8 @@ const TWICE_ROUNDS: u32 = 60;
 const CALM_ROUNDS: u32 = 10;
 const ATTESTED_ROUNDS: u32 = 40;
 const MOST_DOUBLINGS: u32 = 5;
-/// If losses during a trial correlate with long delays by this many standard deviations, they are
-/// due to a hidden hop.
-const UNLIKELY: u64 = 3;
-/// With this correlation and a loss of at least [`LEANING_PPM`], a queue overflows, and no trial is
-/// needed.
-const CERTAIN: u64 = 5;
+/// If losses correlate with long delays, and at least this share of packets, in 10^-6, is lost, a
+/// queue overflows, and no trial is needed.
 const LEANING_PPM: u64 = 10_000;
 /// If loss is declared, a trial waits this many round trips for growth, while the window has fewer
 /// packets than [`GROWTH_WINDOW`], arrivals grow, or the window is at least twice the arrivals.
@@ -40,7 +36,7 @@ impl HiddenHop {
     /// confirm this, because one sender among many can't change the queue.
     pub(super) fn leaning_is_loss(&self) -> bool {
         let lost = self.record.recent().map_or(0, |seen| seen.ppm());
-        lost >= LEANING_PPM && self.following.leans(CERTAIN)
+        lost >= LEANING_PPM && self.following.leans()
     }
 
     /// Returns true if the loss does not exceed the declared loss, and the window may soon grow.
@@ -59,8 +55,7 @@ impl HiddenHop {
     }
 
     /// Returns true if the loss does not exceed the loss that routers declare. A queue's losses
-    /// would be additional, so delays before losses aren't evidence of a queue. A trial still
-    /// considers them.
+    /// would be additional, so delays before losses aren't evidence of a queue.
     pub(super) fn is_as_declared(&self) -> bool {
         let declared = self.tolerance.declared_ppm();
         declared > 0
@@ -92,12 +87,8 @@ impl HiddenHop {
                 let (ppm, dispersion) = (trial.trigger_ppm(), trial.dispersion());
                 let pace = trial.pace();
                 self.trial_cap = cap(pace, srtt, self.mtu);
-                let leans = self.following.leans(UNLIKELY) && !self.is_as_declared();
                 match verdict {
                     None => Finding::Clear,
-                    Some(Verdict::Random(_)) if leans => {
-                        self.end_trial(now, Verdict::Hidden, ppm, pace, srtt)
-                    }
                     Some(Verdict::Hidden)
                         if (losses::may_be_bursts(ppm, dispersion, limit)
                             || (tolerated > 0 && losses::is_moderate(ppm, limit)))

@@ -121,7 +121,7 @@ fn random_loss_beside_a_queue_that_comes_and_goes_is_random() {
 /// tenth of the packets is lost.
 #[test]
 fn random_loss_between_uneven_acknowledgements_is_random() {
-    let leans = |seed: u64, z: u64| {
+    let leans = |seed: u64| {
         let mut hop = Hop::new(seed, ANY_STEP);
         let mut following = Following::new();
         let (mut number, mut arrived) = (0, 0);
@@ -140,11 +140,9 @@ fn random_loss_between_uneven_acknowledgements_is_random() {
             following.on_delay(number, arrived, delay, true);
             arrived = 0;
         }
-        following.leans(z)
+        following.leans()
     };
-    let chance = (0..100).filter(|seed| leans(*seed, 3)).count();
-    assert!(chance <= 3, "{chance} of 100");
-    assert!((0..100).all(|seed| !leans(seed, 5)));
+    assert!(!(0..100).any(leans));
 }
 
 /// Delays are short while a router reports that its own queue is full, and losses at such times are
@@ -156,7 +154,7 @@ fn packets_of_times_whose_losses_do_not_count_do_not_count_either() {
         let mut hop = Hop::new(7, ANY_STEP);
         let mut following = Following::new();
         for number in 0..20_000 {
-            let announced = number / 100 % 2 == 0;
+            let announced = number / 50 % 2 == 0;
             if !announced && hop.draw() < 50 {
                 following.on_loss(number);
                 continue;
@@ -165,7 +163,7 @@ fn packets_of_times_whose_losses_do_not_count_do_not_count_either() {
             let counts = !announced || counts_while_announced;
             following.on_delay(number, 1, delay, counts);
         }
-        following.leans(3)
+        following.leans()
     };
     assert!(!leans(false));
     assert!(leans(true), "the delays are such that it matters");
