@@ -104,7 +104,18 @@ impl HiddenHop {
                     Some(verdict) => self.end_trial(now, verdict, ppm, pace, srtt),
                 }
             }
-            State::Cubic(_) => self.look_while_cubic(now, srtt, window),
+            State::Cubic(ruled) => {
+                let calm = !self.delay.is_delayed();
+                if !ruled.is_gone(now, srtt, window, self.over, calm) {
+                    return Finding::Clear;
+                }
+                self.relapses = self.relapses.saturating_add(1);
+                self.following.forget();
+                self.record.clear();
+                self.state = State::Routers(now);
+                self.began = now;
+                Finding::Gone
+            }
         }
     }
 
@@ -214,36 +225,8 @@ impl HiddenHop {
         self.losing.clear();
         self.record.clear();
         self.trial_cap = u64::MAX;
-        self.state = State::Cubic(Ruled::new(now, proven));
+        self.state = State::Cubic(Ruled::new(now, proven, self.relapses));
         Finding::Appeared(TakeOver { window, proven })
-    }
-
-    fn look_while_cubic(&mut self, now: Instant, srtt: Duration, window: u64) -> Finding {
-        let State::Cubic(ruled) = &mut self.state else {
-            return Finding::Clear;
-        };
-        let look = Look {
-            now,
-            srtt,
-            window,
-            over: self.over,
-            calm: !self.delay.is_delayed(),
-            relapses: self.relapses,
-        };
-        if ruled.is_gone(&look) {
-            self.leave(now)
-        } else {
-            Finding::Clear
-        }
-    }
-
-    fn leave(&mut self, now: Instant) -> Finding {
-        self.relapses = self.relapses.saturating_add(1);
-        self.following.forget();
-        self.record.clear();
-        self.state = State::Routers(now);
-        self.began = now;
-        Finding::Gone
     }
 
     /// Returns loss beyond the tolerated loss if it is worth a trial. It must be much higher soon
@@ -287,33 +270,25 @@ const RULED_MOST_DOUBLINGS: u32 = 5;
 const LOSSLESS_ROUNDS: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    pub(super) now: Instant,
-    pub(super) srtt: Duration,
-    /// CUBIC's window in bytes.
-    pub(super) window: u64,
-    /// The last time at which a router reported that its own hop is full.
-    pub(super) over: Option<Instant>,
-    pub(super) calm: bool,
-    pub(super) relapses: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Ruled {
     /// The largest window at which a packet was lost, in bytes.
     largest: u64,
     /// Time since which the window has been well above this.
     above: Option<Instant>,
     last_loss: Instant,
+    /// How often the times are doubled.
+    doublings: u32,
 }
 
 impl Ruled {
-    /// Starts with a largest window of `largest` bytes.
-    pub(super) const fn new(now: Instant, largest: u64) -> Self {
+    /// Starts with a largest window of `largest` bytes, after CUBIC has returned control `relapses`
+    /// times.
+    pub(super) fn new(now: Instant, largest: u64, relapses: u32) -> Self {
         Self {
             largest,
             above: None,
             last_loss: now,
+            doublings: relapses.min(RULED_MOST_DOUBLINGS),
         }
     }
 
@@ -324,21 +299,27 @@ impl Ruled {
         self.above = None;
     }
 
-    /// Returns true if the hop has disappeared, or is no longer the bottleneck. Called at least
-    /// once per round trip.
-    pub(super) fn is_gone(&mut self, look: &Look) -> bool {
-        let Look { now, srtt, .. } = *look;
-        if look.window > mul_div(self.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {
+    /// Returns true if the hop has disappeared, or is no longer the bottleneck. CUBIC's window is
+    /// `window` bytes, a router last reported at `over` that its own hop is full, and `calm` is
+    /// true without a queue. Called at least once per round trip.
+    pub(super) fn is_gone(
+        &mut self,
+        now: Instant,
+        srtt: Duration,
+        window: u64,
+        over: Option<Instant>,
+        calm: bool,
+    ) -> bool {
+        if window > mul_div(self.largest, LEAVE_SHARE.0, LEAVE_SHARE.1) {
             self.above.get_or_insert(now);
         } else {
             self.above = None;
         }
-        let relapses = look.relapses.min(RULED_MOST_DOUBLINGS);
-        let patience = srtt.saturating_mul(LEAVE_ROUNDS << relapses);
-        let lossless = srtt.saturating_mul(LOSSLESS_ROUNDS << relapses);
-        let room = self.above.is_some_and(|since| now - since >= patience);
-        let bounded =
-            look.over.is_some_and(|at| now - at <= srtt) && now - self.last_loss >= lossless;
-        (look.calm && room) || bounded
+        let long = |rounds: u32| srtt.saturating_mul(rounds << self.doublings);
+        let room = self
+            .above
+            .is_some_and(|since| now - since >= long(LEAVE_ROUNDS));
+        let lossless = now - self.last_loss >= long(LOSSLESS_ROUNDS);
+        (calm && room) || (lossless && over.is_some_and(|at| now - at <= srtt))
     }
 }
