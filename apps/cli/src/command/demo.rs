@@ -7,16 +7,13 @@ use anyhow::{Context, anyhow};
 use futures_util::future::join_all;
 use indicatif::ProgressBar;
 use pathmark_cc::Algorithm;
-use pathmark_emulator::scenario::Change;
 use serde::Serialize;
 
-use super::emulate::only_variants;
 use super::{Failure, Outcome, output, values};
 use crate::demo::bed::RouterProgram;
-use crate::demo::plan::Plan;
 use crate::demo::run::{Measured, Mode, Run};
 use crate::demo::scenario::{Scenario, Stack};
-use crate::demo::{kernel, parity, picture, report, rounds};
+use crate::demo::{kernel, picture, report, rounds};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -28,16 +25,9 @@ pub(super) struct Args {
     /// virtual clock, this library's stacks only
     #[arg(long)]
     in_process: bool,
-    /// Only `clean` or `wireless`; or a scenario of `emulate --list` in real time, compared with
-    /// the emulator
-    #[arg(long, value_name = "NAME")]
+    /// Only this path
+    #[arg(long, value_name = "NAME", value_parser = ["clean", "wireless"])]
     scenario: Option<String>,
-    /// Which variant of such a scenario; `defaults` or the first, if there are any
-    #[arg(long, value_name = "NAME", requires = "scenario")]
-    variant: Option<String>,
-    /// Change a key of such a scenario, as for `emulate`
-    #[arg(long, value_name = "KEY=VALUE", requires = "scenario")]
-    set: Vec<Change>,
     /// Congestion controller to show
     #[arg(
         long,
@@ -64,9 +54,6 @@ pub(super) struct Args {
     #[arg(long)]
     pub(super) json: bool,
 }
-
-/// The demonstration's own scenarios.
-const OWN: [&str; 2] = ["clean", "wireless"];
 
 /// Time limit for each stack.
 const LIMIT: Duration = Duration::from_secs(110);
@@ -100,14 +87,6 @@ pub(super) async fn demo(args: Args) -> Outcome {
         picture::check(figure).map_err(Failure::usage)?;
     }
     let mode = mode(args.in_process)?;
-    if let Some(name) = args.scenario.as_deref().filter(|name| !OWN.contains(name)) {
-        if args.rounds > 1 || args.figure.is_some() {
-            return Err(Failure::Usage(anyhow!(
-                "--rounds and --figure are for `clean` and `wireless` alone"
-            )));
-        }
-        return emulated(&args, name, mode).await;
-    }
     let bytes = if args.quick { 1_000_000 } else { 5_000_000 };
     let limit = if args.quick { QUICK_LIMIT } else { LIMIT };
     let scenarios: Vec<Scenario> = Scenario::all(bytes)
@@ -158,71 +137,6 @@ pub(super) async fn demo(args: Args) -> Outcome {
     }
     let [path, _] = Scenario::all(bytes);
     say(&args, &path, &measured)
-}
-
-/// Runs a scenario of the emulator in real time and under the virtual clock.
-async fn emulated(args: &Args, name: &str, mode: Mode) -> Outcome {
-    let mut scenario = pathmark_emulator::Scenario::load(name).map_err(|error| {
-        Failure::Usage(anyhow!(
-            "{error}; `clean` and `wireless` are the demonstration's own"
-        ))
-    })?;
-    only_variants(&mut scenario, args.variant.as_slice()).map_err(Failure::Usage)?;
-    let variants = &scenario.variants;
-    let of_defaults = variants.iter().find(|known| known.name == "defaults");
-    let variant = of_defaults.or(variants.first());
-    let changes: Vec<Change> = variant
-        .iter()
-        .flat_map(|variant| variant.set.clone())
-        .chain(args.set.clone())
-        .collect();
-    for change in &changes {
-        scenario
-            .set(&change.key, &change.value)
-            .map_err(Failure::usage)?;
-    }
-    let Mode::Tun(program) = mode else {
-        return Err(Failure::Usage(anyhow!(
-            "--in-process runs only `clean` and `wireless`; use `pathmark emulate {name}`"
-        )));
-    };
-    Plan::new(&scenario).map_err(Failure::Usage)?;
-    output::note!(
-        "{}: in real time, {} s at most",
-        scenario.name,
-        scenario.duration.as_secs()
-    );
-    let real = parity::run(&scenario, program).await?;
-    let emulated = scenario.run(|_| std::ops::ControlFlow::Continue(()))?;
-    let stack = format!(
-        "pathmark {}",
-        real.flows
-            .first()
-            .map_or("", |flow| flow.algorithm.as_str())
-    );
-    let runs = [("tun", &real), ("emulated", &emulated)].map(|(mode, result)| RunFigures {
-        stack: &stack,
-        mode,
-        result,
-    });
-    let figures = Figures {
-        runs: runs.into(),
-        verdict: None,
-        error: None,
-    };
-    if let Some(out) = &args.out {
-        figures.write(out)?;
-    }
-    if args.json {
-        output::json(&figures)?;
-    } else {
-        output::text(format_args!(
-            "in real time: {}\nemulated: {}",
-            super::emulate::table(&real),
-            super::emulate::table(&emulated)
-        ))?;
-    }
-    Ok(())
 }
 
 /// Returns the mode with namespaces and TUN interfaces, if the machine allows them. Otherwise

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result};
-use pathmark_emulator::result::{LinkResult, QueueStats};
+use pathmark_emulator::result::LinkResult;
 use pathmark_router::daemon::{Query, ask};
 use pathmark_testbed::Node;
 use pathmark_testbed::chain::{Addresses, Chain, Hop, RECEIVER, SENDER};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::scenario::{Scenario, Stack};
@@ -147,32 +148,7 @@ queue = {{ kind = "droptail", limit = "4bdp", rtt = "{rtt}ms" }}
 pub fn links(chain: &Chain, router: usize) -> Result<Vec<LinkResult>> {
     let text = ask(&chain.control(router), &Query::Json)?;
     let state: Value = serde_json::from_str(&text)?;
-    let links = state["links"].as_array().cloned().unwrap_or_default();
-    links.iter().map(link_result).collect()
-}
-
-fn link_result(link: &Value) -> Result<LinkResult> {
-    let queue = |key: &str| QueueStats {
-        mean: link[key]["mean"].as_f64().unwrap_or(0.0),
-        mean_nonempty: link[key]["mean_nonempty"].as_f64().unwrap_or(0.0),
-        p99: link[key]["p99"].as_f64().unwrap_or(0.0),
-        max: link[key]["max"].as_f64().unwrap_or(0.0),
-    };
-    let controller = link["controller"].as_object().cloned().unwrap_or_default();
-    Ok(LinkResult {
-        name: link["name"]
-            .as_str()
-            .context("a link without name")?
-            .to_owned(),
-        rate_bps: link["rate_bps"].as_f64(),
-        utilization: link["utilization"].as_f64(),
-        time_to_80_s: None,
-        queue_packets: queue("queue_packets"),
-        queue_ms: Some(queue("queue_ms")),
-        drops: link["drops"].as_u64().unwrap_or(0),
-        random_losses: link["random_losses"].as_u64().unwrap_or(0),
-        restart_losses: 0,
-        times_set_aside: link["times_set_aside"].as_u64().unwrap_or(0),
-        controller: controller.into_iter().collect(),
-    })
+    let links = state["links"].as_array().context("no links")?;
+    let result = |link| Ok(LinkResult::deserialize(link)?);
+    links.iter().map(result).collect()
 }

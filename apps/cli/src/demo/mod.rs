@@ -12,9 +12,7 @@
 pub mod bed;
 mod in_process;
 pub mod kernel;
-pub mod parity;
 pub mod picture;
-pub mod plan;
 pub mod report;
 pub mod rounds;
 pub mod run;

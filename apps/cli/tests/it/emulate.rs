@@ -283,7 +283,7 @@ fn wrong_usage_ends_with_exit_code_2() {
         emulate {path} --shard 0/2 => --out
         emulate => `pathmark emulate --list` shows
         emulate five-files --variant x => leave --variant out
-        demo --in-process --scenario five-files => use `pathmark emulate five-files`
+        demo --scenario five-files => [possible values: clean, wireless]
         proxy => or --listen ADDR with --token-file FILE
         emulate --harm --cell hidden/over => no kind of cell
         emulate five-files --cells 3 => --harm

@@ -96,40 +96,6 @@ impl Document {
     }
 }
 
-/// Keys that also apply to the other direction of a duplex link.
-const OF_BOTH: [&str; 3] = ["rate", "delay", "frame_overhead"];
-
-impl Document {
-    /// The keys of the link with this name, in the form for a router's port.
-    pub(super) fn port(&self, name: &str) -> Option<Table> {
-        let file: Table = toml::from_str(&self.text).ok()?;
-        let links = file
-            .get("link")?
-            .as_array()?
-            .iter()
-            .filter_map(Value::as_table);
-        let called =
-            |link: &Table, wanted: &str| link.get("name").and_then(Value::as_str) == Some(wanted);
-        let mut port = Table::new();
-        for link in links {
-            if called(link, name) {
-                port.extend(link.clone());
-            } else if let Some(forward) = name.strip_suffix(".reverse")
-                && called(link, forward)
-            {
-                let both = link
-                    .iter()
-                    .filter(|(key, _)| OF_BOTH.contains(&key.as_str()));
-                port.extend(both.map(|(key, value)| (key.clone(), value.clone())));
-                let own = link.get("reverse").and_then(Value::as_table);
-                port.extend(own.cloned().unwrap_or_default());
-            }
-        }
-        port.retain(|key, _| LinkKeys::NAMES.contains(&key));
-        (!port.is_empty()).then_some(port)
-    }
-}
-
 /// Parses a TOML value; anything else becomes a string.
 fn parse_value(text: &str) -> Value {
     toml::from_str::<Table>(&format!("value = {text}"))

@@ -343,25 +343,6 @@ impl Scenario {
         self.document.text()
     }
 
-    /// Writes a link in the form of a router's port configuration: lines of `key = value`, with
-    /// the given `delay` instead of its own, and with `queue.rtt`, which defines a
-    /// bandwidth-delay product. `None` if the file has no such link.
-    pub fn port_lines(&self, link: &LinkSetup, delay: Duration) -> Option<String> {
-        let micros = |time: Duration| toml::Value::from(format!("{}us", time.as_micros()));
-        let mut port = self.document.port(&link.name)?;
-        port.insert("delay".to_owned(), micros(delay));
-        let queue = port
-            .entry("queue")
-            .or_insert_with(|| toml::Table::new().into());
-        if let (Some(queue), Some(rtt)) = (queue.as_table_mut(), link.rtt)
-            && !queue.contains_key("rtt")
-        {
-            queue.insert("rtt".to_owned(), micros(rtt));
-        }
-        let lines = port.iter().map(|(key, value)| format!("{key} = {value}\n"));
-        Some(lines.collect())
-    }
-
     /// The name of the built-in scenario or of the file, without its directory and extension.
     pub fn id(&self) -> &str {
         self.document.id()
