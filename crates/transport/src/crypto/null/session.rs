@@ -4,42 +4,62 @@
 //!   client                         server
 //!     ClientHello        ─Initial─►
 //!                        ◄─Initial─  ServerHello
-//!                        ◄Handshake  EncryptedExtensions, Certificate, CertificateVerify, Finished
+//!                        ◄Handshake  flight: EncryptedExtensions to Finished
 //!     Finished           Handshake►
 //! ```
 //!
-//! Messages have the types, framing and approximate sizes of TLS, but different contents:
-//!
-//! ```text
-//!   type (8) length (24) body
-//!   body: fields as length (16) and bytes, then zeros up to the size of the TLS message
-//! ```
+//! Each arrow is one message, which has the framing of TLS and the size of TLS's messages, but
+//! different contents: `type (8) length (24) body`. The body consists of fields, each with its
+//! length (16), and of zeros up to the size.
 //!
 //! A client announces early data in an additional field of its ClientHello, and a server accepts it
-//! in an additional field of its EncryptedExtensions. The keys for early data are derived from the
-//! client's random number.
+//! in an additional field of its flight. The keys for early data are derived from the client's
+//! random number.
 
 use super::{Digest, NullCrypto, NullPhases, keys_for};
 use crate::crypto::{
-    DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Session, Side,
+    DirectionalKeys, ExportError, HandshakeData, HandshakeError, KeyChange, Keys, Session, Side,
 };
 
-/// The next message to read or write.
+/// The next message of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    SendClientHello,
-    AwaitClientHello,
-    AwaitServerHello,
-    SendServerHello,
-    TakeHandshakeKeys,
-    SendServerFlight,
-    AwaitEncryptedExtensions,
-    AwaitCertificate,
-    AwaitCertificateVerify,
-    AwaitServerFinished,
-    SendClientFinished,
-    AwaitClientFinished,
+    ClientHello,
+    ServerHello,
+    ServerFlight,
+    ClientFinished,
     Done,
+}
+
+impl Step {
+    /// Returns who sends the message.
+    fn sender(self) -> Option<Side> {
+        match self {
+            Self::ClientHello | Self::ClientFinished => Some(Side::Client),
+            Self::ServerHello | Self::ServerFlight => Some(Side::Server),
+            Self::Done => None,
+        }
+    }
+
+    /// Returns the message's type, and the length of TLS messages beyond our fields: rustls with
+    /// X25519, ECDSA P-256 and a certificate of 430 bytes.
+    fn form(self) -> (u8, usize) {
+        match self {
+            Self::ClientHello => (1, 169),
+            Self::ServerHello => (2, 76),
+            Self::ServerFlight => (8, 551),
+            Self::ClientFinished | Self::Done => (20, 14),
+        }
+    }
+
+    fn next(self) -> Self {
+        match self {
+            Self::ClientHello => Self::ServerHello,
+            Self::ServerHello => Self::ServerFlight,
+            Self::ServerFlight => Self::ClientFinished,
+            Self::ClientFinished | Self::Done => Self::Done,
+        }
+    }
 }
 
 pub(super) struct NullSession {
@@ -51,9 +71,11 @@ pub(super) struct NullSession {
     peer_parameters: Option<Vec<u8>>,
     protocol: Option<Vec<u8>>,
     random: u64,
+    /// Both sides derive it from the hellos.
     secret: u64,
-    transcript: Digest,
     incoming: Vec<u8>,
+    /// Client: the keys that the ServerHello has brought are not taken yet.
+    has_handshake_keys: bool,
     /// Secret for the keys of early data. At a server: early data is accepted.
     early_secret: Option<u64>,
     /// Client: whether the server accepts early data.
@@ -62,13 +84,44 @@ pub(super) struct NullSession {
 
 /// The field that announces or accepts early data.
 const EARLY: &[u8] = &[1];
+/// Longer messages are refused before they are stored.
+const MAX_MESSAGE: usize = 1 << 16;
+/// TLS alerts (RFC 8446 §6).
+const UNEXPECTED_MESSAGE: u8 = 10;
+const DECODE_ERROR: u8 = 50;
+const DECRYPT_ERROR: u8 = 51;
+
+fn failure(alert: u8, reason: &str) -> HandshakeError {
+    HandshakeError::Tls {
+        alert,
+        reason: reason.to_owned(),
+    }
+}
+
+fn early_secret(client: u64) -> u64 {
+    Digest::new(client).number(0x3e1).finish().0
+}
+
+fn put_field(field: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&u16::try_from(field.len()).unwrap_or(0).to_be_bytes());
+    out.extend_from_slice(field);
+}
+
+fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError> {
+    let short = || failure(DECODE_ERROR, "message too short");
+    let (len, rest) = body.split_first_chunk().ok_or_else(short)?;
+    let len = usize::from(u16::from_be_bytes(*len));
+    let (value, rest) = rest.split_at_checked(len).ok_or_else(short)?;
+    *body = rest;
+    Ok(value)
+}
 
 impl NullSession {
     /// Creates a session, which at a client is for the server `server_name`.
     pub(super) fn new(
         config: &NullCrypto,
         side: Side,
-        server_name: Option<&str>,
+        server_name: Option<String>,
         local_parameters: Vec<u8>,
         seed: u64,
     ) -> Self {
@@ -76,26 +129,56 @@ impl NullSession {
         let offers_early = side.is_client() && config.early.is_some();
         Self {
             side,
-            step: match side {
-                Side::Client => Step::SendClientHello,
-                Side::Server => Step::AwaitClientHello,
-            },
+            step: Step::ClientHello,
             config: config.clone(),
-            server_name: server_name.map(str::to_owned),
+            server_name,
             local_parameters,
             peer_parameters: None,
             protocol: None,
             random,
             secret: 0,
-            transcript: Digest::new(0),
             incoming: Vec::new(),
-            early_secret: offers_early.then(|| Self::early_secret(random)),
+            has_handshake_keys: false,
+            early_secret: offers_early.then(|| early_secret(random)),
             early_accepted: false,
         }
     }
 
-    fn early_secret(client: u64) -> u64 {
-        Digest::new(client).number(0x3e1).finish().0
+    /// Sets the secret from the random number of the peer.
+    fn agree(&mut self, mut peer: &[u8]) -> Result<u64, HandshakeError> {
+        let peer = field(&mut peer)?.first_chunk();
+        let peer = u64::from_be_bytes(*peer.ok_or_else(|| failure(DECODE_ERROR, "no random"))?);
+        let (client, server) = match self.side {
+            Side::Client => (self.random, peer),
+            Side::Server => (peer, self.random),
+        };
+        self.secret = Digest::new(client).number(server).finish().0;
+        Ok(peer)
+    }
+
+    fn keys(&self, level: u64) -> (u64, Keys) {
+        let secret = Digest::new(self.secret).number(level).finish().0;
+        (secret, keys_for(secret, self.side, self.config.policy))
+    }
+
+    fn handshake_keys(&self) -> KeyChange {
+        KeyChange::Handshake(self.keys(1).1)
+    }
+
+    fn one_rtt_keys(&self) -> KeyChange {
+        let (secret, keys) = self.keys(2);
+        let phases = NullPhases {
+            secret,
+            side: self.side,
+            policy: self.config.policy,
+        };
+        KeyChange::OneRtt(keys, Box::new(phases))
+    }
+
+    /// Returns the contents of a Finished message of `side`.
+    fn finished(&self, side: Side) -> [u8; 16] {
+        let secret = Digest::new(self.secret);
+        secret.number(side.is_client().into()).finish_bytes()
     }
 
     /// Reads the last field of a message. If the field is absent, there is padding instead.
@@ -103,183 +186,135 @@ impl NullSession {
         self.config.early.is_some() && field(&mut body).is_ok_and(|field| field == EARLY)
     }
 
-    /// Writes a message, and adds it to the transcript.
-    fn say(&mut self, kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
+    fn check_finished(&self, sum: &[u8]) -> Result<(), HandshakeError> {
+        let is_right = *sum == self.finished(self.side.peer());
+        is_right
+            .then_some(())
+            .ok_or_else(|| failure(DECRYPT_ERROR, "hellos differ"))
+    }
+
+    /// Sets the first protocol of ours that `is_common`.
+    fn choose(&mut self, is_common: impl Fn(&[u8]) -> bool) -> Result<(), HandshakeError> {
+        let ours = &self.config.protocols;
+        self.protocol = ours.iter().find(|protocol| is_common(protocol)).cloned();
+        if self.protocol.is_some() || ours.is_empty() && is_common(&[]) {
+            return Ok(());
+        }
+        Err(HandshakeError::NoApplicationProtocol)
+    }
+
+    fn read_message(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
+        match self.step {
+            Step::ClientHello => {
+                let client = self.agree(body)?;
+                field(&mut body)?;
+                self.server_name = String::from_utf8(field(&mut body)?.to_vec()).ok();
+                self.peer_parameters = Some(field(&mut body)?.to_vec());
+                let mut offered = field(&mut body)?;
+                if self.read_early(body) {
+                    self.early_secret = Some(early_secret(client));
+                }
+                let mut theirs = vec![&[][..]];
+                while !offered.is_empty() {
+                    theirs.push(field(&mut offered)?);
+                }
+                self.choose(|protocol| theirs.contains(&protocol))
+            }
+            Step::ServerHello => {
+                self.has_handshake_keys = true;
+                self.agree(body).map(drop)
+            }
+            Step::ServerFlight => {
+                self.peer_parameters = Some(field(&mut body)?.to_vec());
+                let chosen = field(&mut body)?;
+                self.check_finished(field(&mut body)?)?;
+                self.early_accepted = self.read_early(body);
+                self.choose(|protocol| protocol == chosen)
+            }
+            Step::ClientFinished | Step::Done => self.check_finished(field(&mut body)?),
+        }
+    }
+
+    /// Writes the message of this step, with the field of early data if there is any.
+    fn write_message(&self, fields: &[&[u8]], out: &mut Vec<u8>) {
+        let (kind, padding) = self.step.form();
+        let has_early = matches!(self.step, Step::ClientHello | Step::ServerFlight);
+        let early = self.early_secret.filter(|_| has_early).map(|_| EARLY);
         let start = out.len();
-        write(kind, fields, out);
-        let said = out.get(start..).unwrap_or(&[]);
-        self.transcript = self.transcript.clone().absorb(said);
-    }
-
-    fn say_finished(&mut self, out: &mut Vec<u8>) {
-        let sum = self.transcript.clone().finish_bytes();
-        self.say(FINISHED, &[&sum], out);
-    }
-
-    fn check_finished(&self, mut body: &[u8]) -> Result<(), HandshakeError> {
-        if field(&mut body)? == self.transcript.clone().finish_bytes() {
-            Ok(())
-        } else {
-            Err(failure(DECRYPT_ERROR, "transcripts differ"))
+        out.extend_from_slice(&[kind, 0, 0, 0]);
+        for field in fields.iter().copied().chain(early) {
+            put_field(field, out);
         }
-    }
-
-    fn read_random(field: &[u8]) -> Result<u64, HandshakeError> {
-        field
-            .first_chunk()
-            .map(|b| u64::from_be_bytes(*b))
-            .ok_or_else(|| failure(DECODE_ERROR, "random too short"))
-    }
-
-    /// Computes the secret, which both sides derive from the hellos.
-    fn agree(&mut self, client: u64, server: u64) {
-        self.secret = Digest::new(client).number(server).finish().0;
-    }
-
-    fn handshake_keys(&self) -> KeyChange {
-        let secret = Digest::new(self.secret).number(1).finish().0;
-        KeyChange::Handshake(keys_for(secret, self.side, self.config.policy))
-    }
-
-    fn one_rtt_keys(&self) -> KeyChange {
-        let secret = Digest::new(self.secret).number(2).finish().0;
-        KeyChange::OneRtt(
-            keys_for(secret, self.side, self.config.policy),
-            Box::new(NullPhases {
-                secret,
-                side: self.side,
-                policy: self.config.policy,
-            }),
-        )
-    }
-
-    fn read_client_hello(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
-        let client = Self::read_random(field(&mut body)?)?;
-        let name = field(&mut body)?;
-        self.server_name = String::from_utf8(name.to_vec()).ok();
-        self.peer_parameters = Some(field(&mut body)?.to_vec());
-        let mut offered = field(&mut body)?;
-        if self.read_early(body) {
-            self.early_secret = Some(Self::early_secret(client));
+        out.resize(out.len() + padding, 0);
+        let len = u32::try_from(out.len() - start - 4).unwrap_or(0);
+        if let Some(place) = out.get_mut(start + 1..start + 4) {
+            place.copy_from_slice(&len.to_be_bytes()[1..]);
         }
-        let mut theirs = Vec::new();
-        while !offered.is_empty() {
-            theirs.push(field(&mut offered)?);
-        }
-        let mut ours = self.config.protocols.iter();
-        self.protocol = ours.find(|ours| theirs.contains(&ours.as_slice())).cloned();
-        if self.protocol.is_none() && !self.config.protocols.is_empty() {
-            return Err(HandshakeError::NoApplicationProtocol);
-        }
-        self.agree(client, self.random);
-        self.step = Step::SendServerHello;
-        Ok(())
-    }
-
-    fn read_encrypted_extensions(&mut self, mut body: &[u8]) -> Result<(), HandshakeError> {
-        self.peer_parameters = Some(field(&mut body)?.to_vec());
-        let chosen = field(&mut body)?;
-        self.early_accepted = self.read_early(body);
-        self.protocol = self.config.protocols.iter().find(|p| *p == chosen).cloned();
-        if self.protocol.is_none() && !(self.config.protocols.is_empty() && chosen.is_empty()) {
-            return Err(HandshakeError::NoApplicationProtocol);
-        }
-        self.step = Step::AwaitCertificate;
-        Ok(())
-    }
-
-    fn read_message(&mut self, kind: u8, mut body: &[u8]) -> Result<(), HandshakeError> {
-        match (self.step, kind) {
-            (Step::AwaitClientHello, CLIENT_HELLO) => self.read_client_hello(body)?,
-            (Step::AwaitServerHello, SERVER_HELLO) => {
-                let server = Self::read_random(field(&mut body)?)?;
-                self.agree(self.random, server);
-                self.step = Step::TakeHandshakeKeys;
-            }
-            (Step::AwaitEncryptedExtensions, ENCRYPTED_EXTENSIONS) => {
-                self.read_encrypted_extensions(body)?;
-            }
-            (Step::AwaitCertificate, CERTIFICATE) => {
-                self.step = Step::AwaitCertificateVerify;
-            }
-            (Step::AwaitCertificateVerify, CERTIFICATE_VERIFY) => {
-                self.step = Step::AwaitServerFinished;
-            }
-            (Step::AwaitServerFinished, FINISHED) => {
-                self.check_finished(body)?;
-                self.step = Step::SendClientFinished;
-            }
-            (Step::AwaitClientFinished, FINISHED) => {
-                self.check_finished(body)?;
-                self.step = Step::Done;
-            }
-            _ => {
-                return Err(failure(
-                    UNEXPECTED_MESSAGE,
-                    "handshake message out of order",
-                ));
-            }
-        }
-        Ok(())
     }
 }
 
 impl Session for NullSession {
     fn read_handshake(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
         self.incoming.extend_from_slice(bytes);
-        while let Some((kind, whole)) = next(&mut self.incoming)? {
-            self.read_message(kind, whole.get(4..).unwrap_or(&[]))?;
-            self.transcript = self.transcript.clone().absorb(&whole);
+        while let Some([kind, high, mid, low]) = self.incoming.first_chunk().copied() {
+            if self.step.sender() != Some(self.side.peer()) || kind != self.step.form().0 {
+                return Err(failure(
+                    UNEXPECTED_MESSAGE,
+                    "handshake message out of order",
+                ));
+            }
+            let end = 4 + u32::from_be_bytes([0, high, mid, low]) as usize;
+            if end > MAX_MESSAGE {
+                return Err(failure(DECODE_ERROR, "message too long"));
+            }
+            if self.incoming.len() < end {
+                break;
+            }
+            let rest = self.incoming.split_off(end);
+            let message = core::mem::replace(&mut self.incoming, rest);
+            self.read_message(message.get(4..).unwrap_or(&[]))?;
+            self.step = self.step.next();
         }
         Ok(())
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<KeyChange> {
-        match self.step {
-            Step::SendClientHello => {
+        if core::mem::take(&mut self.has_handshake_keys) {
+            return Some(self.handshake_keys());
+        }
+        if self.step.sender() != Some(self.side) {
+            return None;
+        }
+        let random = self.random.to_be_bytes();
+        let parameters = core::mem::take(&mut self.local_parameters);
+        let sum = self.finished(self.side);
+        let keys = match self.step {
+            Step::ClientHello => {
                 let mut offered = Vec::new();
                 for protocol in &self.config.protocols {
                     put_field(protocol, &mut offered);
                 }
                 let name = self.server_name.clone().unwrap_or_default();
-                let parameters = core::mem::take(&mut self.local_parameters);
-                let random = self.random.to_be_bytes();
-                let fields: [&[u8]; 5] = [&random, name.as_bytes(), &parameters, &offered, EARLY];
-                let early = usize::from(self.early_secret.is_some());
-                let said = fields.get(..4 + early).unwrap_or(&fields);
-                self.say(CLIENT_HELLO, said, out);
-                self.step = Step::AwaitServerHello;
+                self.write_message(&[&random, name.as_bytes(), &parameters, &offered], out);
                 None
             }
-            Step::SendServerHello => {
-                self.say(SERVER_HELLO, &[&self.random.to_be_bytes()], out);
-                self.step = Step::SendServerFlight;
+            Step::ServerHello => {
+                self.write_message(&[&random], out);
+                self.local_parameters = parameters;
                 Some(self.handshake_keys())
             }
-            Step::TakeHandshakeKeys => {
-                self.step = Step::AwaitEncryptedExtensions;
-                Some(self.handshake_keys())
-            }
-            Step::SendServerFlight => {
-                let parameters = core::mem::take(&mut self.local_parameters);
-                let protocol = self.protocol.clone().unwrap_or_default();
-                let fields: [&[u8]; 3] = [&parameters, &protocol, EARLY];
-                let early = usize::from(self.early_secret.is_some());
-                let said = fields.get(..2 + early).unwrap_or(&fields);
-                self.say(ENCRYPTED_EXTENSIONS, said, out);
-                self.say(CERTIFICATE, &[], out);
-                self.say(CERTIFICATE_VERIFY, &[], out);
-                self.say_finished(out);
-                self.step = Step::AwaitClientFinished;
+            Step::ServerFlight => {
+                let protocol = self.protocol.as_deref().unwrap_or_default();
+                self.write_message(&[&parameters, protocol, &sum], out);
                 Some(self.one_rtt_keys())
             }
-            Step::SendClientFinished => {
-                self.say_finished(out);
-                self.step = Step::Done;
+            Step::ClientFinished | Step::Done => {
+                self.write_message(&[&sum], out);
                 Some(self.one_rtt_keys())
             }
-            _ => None,
-        }
+        };
+        self.step = self.step.next();
+        keys
     }
 
     fn is_handshaking(&self) -> bool {
@@ -333,91 +368,9 @@ impl Session for NullSession {
         }
         let base = Digest::new(self.secret).absorb(label).absorb(context);
         for (i, block) in out.chunks_mut(16).enumerate() {
-            let bytes = base.clone().number(i as u64).finish_bytes();
-            block
-                .iter_mut()
-                .zip(bytes)
-                .for_each(|(to, from)| *to = from);
+            let bytes = base.number(i as u64).finish_bytes();
+            block.copy_from_slice(bytes.get(..block.len()).unwrap_or(&[]));
         }
         Ok(())
     }
-}
-
-pub(super) const CLIENT_HELLO: u8 = 1;
-pub(super) const SERVER_HELLO: u8 = 2;
-pub(super) const ENCRYPTED_EXTENSIONS: u8 = 8;
-pub(super) const CERTIFICATE: u8 = 11;
-pub(super) const CERTIFICATE_VERIFY: u8 = 15;
-pub(super) const FINISHED: u8 = 20;
-
-/// Longer messages are refused before they are stored.
-const MAX_MESSAGE: usize = 1 << 16;
-
-/// TLS alerts (RFC 8446 §6).
-pub(super) const UNEXPECTED_MESSAGE: u8 = 10;
-pub(super) const DECODE_ERROR: u8 = 50;
-pub(super) const DECRYPT_ERROR: u8 = 51;
-
-pub(super) fn failure(alert: u8, reason: &str) -> HandshakeError {
-    HandshakeError::Tls {
-        alert,
-        reason: reason.to_owned(),
-    }
-}
-
-/// Length of TLS messages beyond our fields: rustls with X25519, ECDSA P-256 and a certificate
-/// of 430 bytes.
-const fn padding(kind: u8) -> usize {
-    match kind {
-        CLIENT_HELLO => 169,
-        SERVER_HELLO => 76,
-        ENCRYPTED_EXTENSIONS => 9,
-        CERTIFICATE => 441,
-        CERTIFICATE_VERIFY => 75,
-        FINISHED => 14,
-        _ => 0,
-    }
-}
-
-pub(super) fn write(kind: u8, fields: &[&[u8]], out: &mut Vec<u8>) {
-    let len = fields.iter().map(|f| 2 + f.len()).sum::<usize>() + padding(kind);
-    let [_, high, mid, low] = u32::try_from(len).unwrap_or(0).to_be_bytes();
-    out.extend_from_slice(&[kind, high, mid, low]);
-    for field in fields {
-        put_field(field, out);
-    }
-    out.resize(out.len() + padding(kind), 0);
-}
-
-pub(super) fn put_field(field: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&u16::try_from(field.len()).unwrap_or(0).to_be_bytes());
-    out.extend_from_slice(field);
-}
-
-pub(super) fn field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], HandshakeError> {
-    let (len, rest) = body
-        .split_first_chunk::<2>()
-        .ok_or_else(|| failure(DECODE_ERROR, "field missing"))?;
-    let (value, rest) = rest
-        .split_at_checked(usize::from(u16::from_be_bytes(*len)))
-        .ok_or_else(|| failure(DECODE_ERROR, "field too long"))?;
-    *body = rest;
-    Ok(value)
-}
-
-/// Removes the next complete message from `buffer`: its type, and all bytes including the
-/// header.
-pub(super) fn next(buffer: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>, HandshakeError> {
-    let Some([kind, high, mid, low]) = buffer.first_chunk().copied() else {
-        return Ok(None);
-    };
-    let len = u32::from_be_bytes([0, high, mid, low]) as usize;
-    if len > MAX_MESSAGE {
-        return Err(failure(DECODE_ERROR, "message too long"));
-    }
-    if buffer.len() < 4 + len {
-        return Ok(None);
-    }
-    let rest = buffer.split_off(4 + len);
-    Ok(Some((kind, core::mem::replace(buffer, rest))))
 }
