@@ -7,6 +7,7 @@ use pathmark_emulator::result::{Controllers, Distribution};
 use pathmark_protocols::registry::name_of;
 
 use pathmark::{Connection, PathReport};
+use pathmark_transport::connection::BoundShares;
 
 /// The sending side of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ pub(crate) struct SenderReport {
     /// Round-trip times in milliseconds.
     pub(crate) rtt_ms: Distribution,
     /// Shares of the time in which each limit applied.
-    pub(crate) bounded_by: BoundedBy,
+    pub(crate) bounded_by: BoundShares,
     /// The reason why router feedback doesn't set the window, although the law uses it:
     /// `no-answer`, `no-estimate`, `plain-hop`, `ttl-rewritten`, `hidden-hop`, `ecn-mark`,
     /// `loss`.
@@ -50,41 +51,6 @@ pub(crate) struct SenderReport {
     pub(crate) known_path: bool,
 }
 
-/// Shares of the time, which add up to 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct BoundedBy {
-    /// There was nothing to send.
-    pub(crate) application: f64,
-    /// The peer's flow control.
-    pub(crate) peer: f64,
-    /// The peer's limit on streams. Older senders report none.
-    #[serde(default)]
-    pub(crate) streams: f64,
-    /// The sender's own buffers.
-    pub(crate) buffers: f64,
-    /// The congestion window, controlled by loss.
-    pub(crate) window: f64,
-    /// The congestion window, controlled by routers.
-    pub(crate) router: f64,
-}
-
-impl BoundedBy {
-    /// Returns the limit with the largest share, or `None` before anything was sent.
-    pub(crate) fn largest(&self) -> Option<&'static str> {
-        let shares = [
-            (self.application, "application"),
-            (self.peer, "peer"),
-            (self.streams, "streams"),
-            (self.buffers, "buffers"),
-            (self.window, "window"),
-            (self.router, "router"),
-        ];
-        let largest = (shares.into_iter()).max_by(|one, other| one.0.total_cmp(&other.0));
-        let (share, name) = largest?;
-        (share > 0.0).then_some(name)
-    }
-}
-
 /// Returns the name of the explicit feedback that controls the path, or with which it started.
 fn feedback_kind(report: &PathReport) -> Option<&'static str> {
     let steers = |seen: &Feedback| report.controller.explicit && !seen.is_answer();
@@ -98,8 +64,7 @@ fn feedback_kind(report: &PathReport) -> Option<&'static str> {
 impl SenderReport {
     pub(crate) fn of(connection: &Connection) -> Self {
         let (report, stats) = (connection.path_report(), connection.stats());
-        let ms = |d: Option<std::time::Duration>| d.map_or(0.0, |d| d.as_secs_f64() * 1e3);
-        let (shares, asked) = (report.bounded_by, report.controller.quick_start);
+        let asked = report.controller.quick_start;
         Self {
             algorithm: report.controller.ruling.to_owned(),
             controllers: (&report.controllers).into(),
@@ -109,21 +74,8 @@ impl SenderReport {
                 .fallback
                 .map(|reason| reason.name().to_owned()),
             packets_lost: stats.packets_lost,
-            rtt_ms: Distribution {
-                min: ms(stats.rtt.min()),
-                mean: ms(stats.rtt.mean()),
-                p50: ms(stats.rtt.quantile(500)),
-                p99: ms(stats.rtt.quantile(990)),
-                max: ms(stats.rtt.max()),
-            },
-            bounded_by: BoundedBy {
-                application: shares.application,
-                peer: shares.peer,
-                streams: shares.streams,
-                buffers: shares.buffers,
-                window: shares.window,
-                router: shares.router,
-            },
+            rtt_ms: (&stats.rtt).into(),
+            bounded_by: report.bounded_by,
             ecn: report.ecn.name().to_owned(),
             router_id: report.router,
             approved_bps: asked
@@ -138,20 +90,22 @@ impl SenderReport {
 
     /// Explains which limits held back the sender: `router 7 93 %, the application 7 %`.
     pub(crate) fn explain(&self) -> String {
-        let b = &self.bounded_by;
         let router = match self.router_id {
             Some(id) => format!("router {id}"),
             None => "the routers".to_owned(),
         };
-        let mut shares = [
-            (b.router, router),
-            (b.window, format!("the window of {}", self.algorithm)),
-            (b.peer, "the receiver's flow control".to_owned()),
-            (b.streams, "the peer's limit of streams".to_owned()),
-            (b.buffers, "the sender's buffers".to_owned()),
-            (b.application, "the application".to_owned()),
-        ];
-        shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let window = format!("the window of {}", self.algorithm);
+        let shares = self.bounded_by.sorted().map(|(share, name)| {
+            let what = match name {
+                "router" => &router,
+                "window" => &window,
+                "peer" => "the receiver's flow control",
+                "streams" => "the peer's limit of streams",
+                "buffers" => "the sender's buffers",
+                _ => "the application",
+            };
+            (share, what)
+        });
         shares
             .iter()
             .filter(|(share, _)| *share >= 0.005)

@@ -21,7 +21,6 @@
     )
 )]
 
-mod controllers;
 mod engine;
 pub mod kit;
 pub mod observe;

@@ -4,8 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::controllers::is_zero;
-pub use crate::controllers::{ControllerPart, ControllerTurn, Controllers};
+pub use pathmark_transport::observe::{ControllerPart, ControllerTurn, Controllers, Distribution};
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 /// All measurements of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -176,21 +183,6 @@ pub struct QueueStats {
     /// Mean over the time in which the queue was not empty.
     pub mean_nonempty: f64,
     /// Not exceeded during 99 % of the time.
-    pub p99: f64,
-    /// Maximum.
-    pub max: f64,
-}
-
-/// A distribution of samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Distribution {
-    /// Minimum.
-    pub min: f64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 99th percentile.
     pub p99: f64,
     /// Maximum.
     pub max: f64,

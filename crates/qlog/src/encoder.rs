@@ -5,9 +5,10 @@ use pathmark_transport::crypto::Side;
 use pathmark_transport::observe::{TraceEvent, TracedPacket};
 use pathmark_transport::wire::{ConnectionId, PacketType};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::event::{
-    Closed, Controller, Event, FileHeader, Recovery, Report, RouterFeedback, since,
+    Closed, Controller, Event, Recovery, RouterFeedback, file_header, report, since,
 };
 
 /// Begins each record (RFC 7464).
@@ -38,7 +39,7 @@ impl Encoder {
             events: 0,
         };
         let group = hex(id.as_slice());
-        encoder.record(&FileHeader::new(side.is_client(), &group, wall_clock));
+        encoder.record(&file_header(side, &group, wall_clock));
         encoder
     }
 
@@ -64,8 +65,8 @@ impl Encoder {
                 let feedback = RouterFeedback(*feedback);
                 self.named(now, "pathmark:feedback_received", feedback);
             }
-            TraceEvent::Report(report, stats) => {
-                self.named(now, "pathmark:report", Report::new(report, stats));
+            TraceEvent::Report(path, stats) => {
+                self.named(now, "pathmark:report", report(path, stats));
             }
             TraceEvent::Closed(error) => {
                 self.named(now, "quic:connection_closed", Closed::from(*error));
@@ -76,11 +77,7 @@ impl Encoder {
 
     /// Appends a warning, which says what is missing from the log.
     pub fn warning(&mut self, now: Instant, message: &str) {
-        #[derive(Serialize)]
-        struct Warning<'a> {
-            message: &'a str,
-        }
-        self.named(now, "loglevel:warning", Warning { message });
+        self.named(now, "loglevel:warning", json!({ "message": message }));
     }
 
     /// Returns the number of bytes that wait.
@@ -242,19 +239,31 @@ mod tests {
         let id = ConnectionId::new(&[0xab, 1]).unwrap();
         let mut encoder = Encoder::new(START, Side::Client, id, Some("2026-01-02T03:04:05Z"));
         let header = texts(&mut encoder);
-        assert_eq!(
-            header,
-            [concat!(
-                r#"{"file_schema":"urn:ietf:params:qlog:file:sequential","#,
-                r#""serialization_format":"application/qlog+json-seq","title":"pathmark","#,
-                r#""trace":{"common_fields":{"group_id":"ab01","protocol_types":["QUIC"],"#,
-                r#""time_format":"relative_to_epoch","reference_time":{"#,
-                r#""clock_type":"monotonic","epoch":"unknown","#,
-                r#""wall_clock_time":"2026-01-02T03:04:05Z"}},"vantage_point":{"type":"client"},"#,
-                r#""event_schemas":["urn:ietf:params:qlog:events:quic-12","#,
-                r#""urn:ietf:params:qlog:events:loglevel-13","urn:x-pathmark:qlog:events"]}}"#
-            )]
-        );
+        let header: serde_json::Value = serde_json::from_str(&header[0]).unwrap();
+        let expected = serde_json::json!({
+            "file_schema": "urn:ietf:params:qlog:file:sequential",
+            "serialization_format": "application/qlog+json-seq",
+            "title": "pathmark",
+            "trace": {
+                "common_fields": {
+                    "group_id": "ab01",
+                    "protocol_types": ["QUIC"],
+                    "time_format": "relative_to_epoch",
+                    "reference_time": {
+                        "clock_type": "monotonic",
+                        "epoch": "unknown",
+                        "wall_clock_time": "2026-01-02T03:04:05Z",
+                    },
+                },
+                "vantage_point": { "type": "client" },
+                "event_schemas": [
+                    "urn:ietf:params:qlog:events:quic-12",
+                    "urn:ietf:params:qlog:events:loglevel-13",
+                    "urn:x-pathmark:qlog:events",
+                ],
+            },
+        });
+        assert_eq!(header, expected);
         let now = START + Duration::from_micros(1_500);
         encoder.event(now, &TraceEvent::Sent(packet(PacketType::OneRtt)));
         encoder.event(now, &TraceEvent::Lost(packet(PacketType::Initial)));

@@ -7,13 +7,14 @@ use std::time::Duration;
 use pathmark::Connection;
 use pathmark_emulator::result::{Controllers, Distribution};
 use pathmark_lab::text;
+use pathmark_transport::connection::BoundShares;
 use serde::Serialize;
 
 use super::reconnect::Lost;
 use super::values::hex;
 use super::{Failure, Outcome, output};
 use crate::explain::Account;
-use crate::report::{BoundedBy, SenderReport};
+use crate::report::SenderReport;
 
 /// Keys that the JSON of `perf`, `get` and `put` share. They are present on every exit, and null if
 /// the value is not known.
@@ -33,7 +34,7 @@ pub(super) struct Transfer {
     pub(super) packets_lost: Option<u64>,
     pub(super) rtt_ms: Option<Distribution>,
     pub(super) cpu_s: f64,
-    pub(super) bounded_by: Option<BoundedBy>,
+    pub(super) bounded_by: Option<BoundShares>,
     /// The state of ECN on the path.
     pub(super) ecn: Option<String>,
     pub(super) router_id: Option<u16>,

@@ -12,9 +12,7 @@ use super::application::Sink;
 use super::endpoint::Endpoint;
 use super::measure::{goodput, per_second, queue_stats, seconds};
 use crate::observe::{FlowPoint, LawPoint, LinkPoint, Observer, Sample};
-use crate::result::{
-    Distribution, FlowResult, LinkResult, Milestone, QuickStartResult, RunResult, jain,
-};
+use crate::result::{FlowResult, LinkResult, Milestone, QuickStartResult, RunResult, jain};
 
 /// The times of points, and totals at the last one.
 #[derive(Debug, Default)]
@@ -218,7 +216,6 @@ impl Engine {
         let connected = datagrams.is_none();
         let stats = stats.unwrap_or_default();
         let rtt = &stats.rtt;
-        let millis = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / 1e6;
         FlowResult {
             name: setup.name.clone(),
             algorithm: self
@@ -246,13 +243,7 @@ impl Engine {
                 (None, Some(timeouts)) => Some(timeouts),
                 (None, None) => connected.then_some(stats.probe_timeouts),
             },
-            rtt_ms: (rtt.samples() > 0).then(|| Distribution {
-                min: millis(rtt.min()),
-                mean: millis(rtt.mean()),
-                p50: millis(rtt.quantile(500)),
-                p99: millis(rtt.quantile(990)),
-                max: millis(rtt.max()),
-            }),
+            rtt_ms: (rtt.samples() > 0).then(|| rtt.into()),
             cwnd_bytes: sender
                 .filter(|s| s.connection().is_some() || tcp.is_some())
                 .map(|s| s.window().summary(ended.unwrap_or(now))),

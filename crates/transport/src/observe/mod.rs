@@ -7,9 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use pathmark_cc::{ControllerShares, Feedback, Limit, Metrics};
 
+#[cfg(feature = "serde")]
+mod report;
 mod rtt_histogram;
 mod trace;
 
+#[cfg(feature = "serde")]
+pub use report::{ControllerPart, ControllerTurn, Controllers, Distribution};
 pub use rtt_histogram::RttHistogram;
 pub(crate) use trace::Tracing;
 pub use trace::{Trace, TraceEvent, TraceFactory, TracedPacket, TracedRecovery};
@@ -215,6 +219,11 @@ impl fmt::Display for PathReport {
 
 /// Shares of time in which each limit held the sender back, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default)
+)]
 pub struct BoundShares {
     /// The application had nothing to send.
     pub application: f64,
@@ -233,8 +242,9 @@ pub struct BoundShares {
 
 /// Lists limits that applied for at least 1 % of the time, longest first, such as `router 89 %,
 /// application 11 %`.
-impl fmt::Display for BoundShares {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl BoundShares {
+    /// Returns the shares with the names of their fields in descending order.
+    pub fn sorted(&self) -> [(f64, &'static str); 6] {
         let mut shares = [
             (self.application, "application"),
             (self.peer, "peer"),
@@ -244,6 +254,19 @@ impl fmt::Display for BoundShares {
             (self.router, "router"),
         ];
         shares.sort_by(|a, b| b.0.total_cmp(&a.0));
+        shares
+    }
+
+    /// Returns the limit with the largest share, or `None` before anything was sent.
+    pub fn largest(&self) -> Option<&'static str> {
+        let [(share, name), ..] = self.sorted();
+        (share > 0.0).then_some(name)
+    }
+}
+
+impl fmt::Display for BoundShares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shares = self.sorted();
         let known = shares.iter().filter(|(share, _)| *share >= 0.01);
         for (index, (share, name)) in known.enumerate() {
             let comma = if index > 0 { ", " } else { "" };
@@ -383,7 +406,6 @@ impl Bounds {
     }
 
     /// Sets the limit that applies from `now` on.
-    #[inline]
     pub(crate) fn set(&mut self, now: Instant, bound: Bound) {
         if bound != self.current {
             self.settle(now);

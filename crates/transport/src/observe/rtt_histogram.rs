@@ -49,7 +49,6 @@ fn ceiling(index: usize) -> u64 {
 
 impl RttHistogram {
     /// Counts a sample.
-    #[inline]
     pub(crate) fn record(&mut self, rtt: Duration) {
         let micros = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         if let Some(bucket) = self.buckets.get_mut(index(micros)) {

@@ -130,7 +130,6 @@ impl Tracing {
     }
 
     /// Records the event that `event` creates, which is only called if there is a log.
-    #[inline]
     pub(crate) fn record(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'static>) {
         if let Some(log) = &mut self.log {
             self.last = now;
@@ -151,7 +150,6 @@ impl Tracing {
     }
 
     /// Returns true if a report is due: regularly, and once when the connection has ended.
-    #[inline]
     pub(crate) fn is_due(&self, now: Instant, has_ended: bool) -> bool {
         self.log.is_some() && (now >= self.next_report || has_ended) && !self.ended
     }

@@ -1,9 +1,12 @@
-//! The laws that controlled a flow's window, as results and commands report them.
+//! What results, logs and commands report of a connection, in its JSON form.
 
 use std::fmt::Write as _;
 
 use pathmark_cc::{ControllerShares, Ruler};
 use serde::{Deserialize, Serialize};
+
+use super::RttHistogram;
+use crate::Duration;
 
 /// The share below which a law is omitted from sentences.
 const LEAST: f64 = 0.005;
@@ -12,7 +15,7 @@ const LEAST: f64 = 0.005;
     clippy::trivially_copy_pass_by_ref,
     reason = "serde hands over a reference"
 )]
-pub(crate) const fn is_zero(number: &u64) -> bool {
+const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -128,7 +131,7 @@ impl Controllers {
         })
     }
 
-    /// All laws as a sentence: `cubic 91 % of the time, 84 % of the bytes (plain-hop); xcp …`.
+    /// All laws as a sentence: `cubic 91 % of the time, 84 % of the bytes (plain-hop); ada …`.
     pub fn explain(&self) -> String {
         let mut text = String::new();
         for part in self.sorted() {
@@ -147,6 +150,34 @@ impl Controllers {
             }
         }
         text
+    }
+}
+
+/// A distribution of samples; of round trips, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Minimum.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Maximum.
+    pub max: f64,
+}
+
+impl From<&RttHistogram> for Distribution {
+    fn from(rtt: &RttHistogram) -> Self {
+        let millis = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as f64 / 1e6;
+        Self {
+            min: millis(rtt.min()),
+            mean: millis(rtt.mean()),
+            p50: millis(rtt.quantile(500)),
+            p99: millis(rtt.quantile(990)),
+            max: millis(rtt.max()),
+        }
     }
 }
 
@@ -173,18 +204,18 @@ mod tests {
     #[test]
     fn the_largest_share_comes_first_with_its_reason() {
         let mostly_cubic = controllers(vec![
-            part("xcp", None, 0.09, 0.5),
+            part("ada", None, 0.09, 0.5),
             part("cubic", Some("plain-hop"), 0.907, 0.499),
             part("cubic", Some("no-answer"), 0.003, 0.001),
         ]);
         assert_eq!(mostly_cubic.largest(), "cubic 91 %: plain-hop");
         assert_eq!(
             mostly_cubic.explain(),
-            "cubic 91 % of the time, 50 % of the bytes (plain-hop); xcp 9 % of the time, 50 % of \
+            "cubic 91 % of the time, 50 % of the bytes (plain-hop); ada 9 % of the time, 50 % of \
              the bytes"
         );
         let steered = controllers(vec![
-            part("xcp", None, 0.9, 0.9),
+            part("ada", None, 0.9, 0.9),
             part("cubic", Some("no-answer"), 0.1, 0.1),
         ]);
         let standard = controllers(vec![part("cubic", None, 1.0, 1.0)]);
