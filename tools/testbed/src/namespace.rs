@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 
 use ipnet::IpNet;
+use rustix::net::netdevice::name_to_index;
+use rustix::process::{getegid, geteuid};
 
 use crate::Error;
 use crate::netlink::Netlink;
@@ -52,7 +54,7 @@ impl Testbed {
     /// # Errors
     /// [`Error::UserNamespace`] if the machine forbids them.
     pub fn new() -> Result<Self, Error> {
-        let (uid, gid) = sys::effective_ids();
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         let (uid_map, gid_map) = (format!("0 {uid} 1\n"), format!("0 {gid} 1\n"));
         let operation = Operation::NewUserNamespace {
             uid_map: uid_map.as_bytes(),
@@ -103,9 +105,9 @@ impl Testbed {
     pub fn veth(&self, a: (&Node, &str), b: (&Node, &str), mtu: u32) -> Result<(), Error> {
         let (name_a, name_b) = (interface_name(a.1)?, interface_name(b.1)?);
         a.0.configure("make a veth pair", |netlink| {
-            netlink.add_veth(a.1, b.1, b.0.inner.net.as_fd(), mtu)
+            netlink.add_veth(name_a, name_b, b.0.inner.net.as_fd(), mtu)
         })?;
-        for (node, name) in [(a.0, &name_a), (b.0, &name_b)] {
+        for (node, name) in [(a.0, name_a), (b.0, name_b)] {
             node.configure("bring a veth end up", |netlink| netlink.set_up(name))?;
         }
         Ok(())
@@ -135,7 +137,7 @@ impl Node {
             .and_then(expect_fd)
             .map_err(Error::Tun)?;
         self.configure("set the MTU of a TUN interface", |netlink| {
-            netlink.set_mtu(&raw, mtu)
+            netlink.set_mtu(raw, mtu)
         })?;
         self.set_up(name)?;
         Ok(Tun {
@@ -151,7 +153,7 @@ impl Node {
     pub fn set_up(&self, interface: &str) -> Result<(), Error> {
         let raw = interface_name(interface)?;
         self.configure(&format!("bring {interface} up"), |netlink| {
-            netlink.set_up(&raw)
+            netlink.set_up(raw)
         })
     }
 
@@ -163,7 +165,7 @@ impl Node {
     pub fn set_mtu(&self, interface: &str, mtu: u32) -> Result<(), Error> {
         let raw = interface_name(interface)?;
         self.configure(&format!("set the MTU of {interface}"), |netlink| {
-            netlink.set_mtu(&raw, mtu)
+            netlink.set_mtu(raw, mtu)
         })
     }
 
@@ -174,7 +176,7 @@ impl Node {
     pub fn add_address(&self, interface: &str, address: IpNet) -> Result<(), Error> {
         let raw = interface_name(interface)?;
         self.configure(&format!("add {address} to {interface}"), |netlink| {
-            netlink.add_address(&raw, address)
+            netlink.add_address(raw, address)
         })
     }
 
@@ -190,7 +192,7 @@ impl Node {
     ) -> Result<(), Error> {
         let raw = interface_name(interface)?;
         self.configure(&format!("route {destination} to {interface}"), |netlink| {
-            netlink.add_route(destination, &raw, gateway)
+            netlink.add_route(destination, raw, gateway)
         })
     }
 
@@ -232,7 +234,8 @@ impl Node {
         let name = interface_name(interface)?;
         let protocol = i32::from((libc::ETH_P_ALL as u16).to_be());
         let socket = self.socket(libc::AF_PACKET, libc::SOCK_RAW, protocol)?;
-        sys::interface_index(socket.as_fd(), &name)
+        name_to_index(&socket, name)
+            .map_err(io::Error::from)
             .and_then(|index| sys::bind_frames(socket.as_fd(), index))
             .map_err(|source| Error::Configure {
                 what: format!("bind a socket to {interface}"),
@@ -268,7 +271,7 @@ impl Node {
     /// [`Error::Configure`] if the address doesn't belong to the node.
     pub fn udp(&self, address: SocketAddr) -> Result<UdpSocket, Error> {
         let fd = self.socket(domain(address), libc::SOCK_DGRAM, 0)?;
-        self.bound(sys::bind(fd.as_fd(), address), address)?;
+        self.bound(rustix::net::bind(&fd, &address), address)?;
         Ok(UdpSocket::from(fd))
     }
 
@@ -278,10 +281,8 @@ impl Node {
     /// [`Error::Configure`] if the address doesn't belong to the node.
     pub fn tcp_listener(&self, address: SocketAddr) -> Result<TcpListener, Error> {
         let fd = self.socket(domain(address), libc::SOCK_STREAM, 0)?;
-        self.bound(
-            sys::bind(fd.as_fd(), address).and_then(|()| sys::listen(fd.as_fd())),
-            address,
-        )?;
+        let bound = rustix::net::bind(&fd, &address);
+        self.bound(bound.and_then(|()| rustix::net::listen(&fd, 1024)), address)?;
         Ok(TcpListener::from(fd))
     }
 
@@ -290,11 +291,11 @@ impl Node {
         (self.inner.user.as_fd(), self.inner.net.as_fd())
     }
 
-    fn bound(&self, result: io::Result<()>, address: SocketAddr) -> Result<(), Error> {
+    fn bound(&self, result: rustix::io::Result<()>, address: SocketAddr) -> Result<(), Error> {
         result.map_err(|source| Error::Configure {
             what: format!("bind {address}"),
             node: self.inner.name.clone(),
-            source,
+            source: source.into(),
         })
     }
 
@@ -341,20 +342,12 @@ fn expect_fd(fd: Option<OwnedFd>) -> io::Result<OwnedFd> {
     fd.ok_or_else(|| io::Error::other("the kernel passed no descriptor"))
 }
 
-fn interface_name(name: &str) -> Result<[u8; libc::IFNAMSIZ], Error> {
-    let good = !name.is_empty()
-        && name.len() < libc::IFNAMSIZ
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    if !good {
+fn interface_name(name: &str) -> Result<&str, Error> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(is_plain) {
         return Err(Error::InterfaceName(name.to_owned()));
     }
-    let mut raw = [0; libc::IFNAMSIZ];
-    for (to, from) in raw.iter_mut().zip(name.bytes()) {
-        *to = from;
-    }
-    Ok(raw)
+    Ok(name)
 }
 
 /// Names the test in the environment of the process that runs it.

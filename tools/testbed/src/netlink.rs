@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::num::NonZeroI32;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
@@ -21,6 +21,8 @@ use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::sys::{self, Enter, Operation};
 
@@ -34,8 +36,6 @@ fn family(prefix: &IpNet) -> AddressFamily {
         IpNet::V6(_) => AddressFamily::Inet6,
     }
 }
-
-type InterfaceName = [u8; libc::IFNAMSIZ];
 
 /// A routing netlink socket that was opened inside a namespace.
 pub(crate) struct Netlink {
@@ -63,14 +63,14 @@ impl Netlink {
         })
     }
 
-    pub(crate) fn set_up(&mut self, interface: &InterfaceName) -> io::Result<()> {
+    pub(crate) fn set_up(&mut self, interface: &str) -> io::Result<()> {
         let mut link = self.link(interface)?;
         link.header.flags = LinkFlags::Up;
         link.header.change_mask = LinkFlags::Up;
         self.request(RouteNetlinkMessage::SetLink(link), 0)
     }
 
-    pub(crate) fn set_mtu(&mut self, interface: &InterfaceName, mtu: u32) -> io::Result<()> {
+    pub(crate) fn set_mtu(&mut self, interface: &str, mtu: u32) -> io::Result<()> {
         let mut link = self.link(interface)?;
         link.attributes.push(LinkAttribute::Mtu(mtu));
         self.request(RouteNetlinkMessage::SetLink(link), 0)
@@ -105,11 +105,7 @@ impl Netlink {
         clippy::disallowed_methods,
         reason = "what the kernel does is waited for in real time"
     )]
-    pub(crate) fn add_address(
-        &mut self,
-        interface: &InterfaceName,
-        address: IpNet,
-    ) -> io::Result<()> {
+    pub(crate) fn add_address(&mut self, interface: &str, address: IpNet) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(&address);
         message.header.prefix_len = address.prefix_len();
@@ -175,7 +171,7 @@ impl Netlink {
     pub(crate) fn add_route(
         &mut self,
         destination: IpNet,
-        interface: &InterfaceName,
+        interface: &str,
         gateway: Option<IpAddr>,
     ) -> io::Result<()> {
         let mut message = RouteMessage::default();
@@ -194,14 +190,14 @@ impl Netlink {
         self.create(RouteNetlinkMessage::NewRoute(message))
     }
 
-    fn link(&self, interface: &InterfaceName) -> io::Result<LinkMessage> {
+    fn link(&self, interface: &str) -> io::Result<LinkMessage> {
         let mut link = LinkMessage::default();
         link.header.index = self.index(interface)?;
         Ok(link)
     }
 
-    fn index(&self, interface: &InterfaceName) -> io::Result<u32> {
-        sys::interface_index(self.lookup.as_fd(), interface)
+    fn index(&self, interface: &str) -> io::Result<u32> {
+        Ok(name_to_index(&self.lookup, interface)?)
     }
 
     fn dump(
@@ -236,10 +232,10 @@ impl Netlink {
         request.finalize();
         let mut buffer = vec![0; request.buffer_len()];
         request.serialize(&mut buffer);
-        sys::send(self.socket.as_fd(), &buffer)?;
+        send(&self.socket, &buffer, SendFlags::empty())?;
         let mut received = vec![0; 32 * 1024];
         loop {
-            let got = sys::receive(self.socket.as_fd(), &mut received)?;
+            let (got, _) = recv(&self.socket, &mut received[..], RecvFlags::empty())?;
             let mut rest = received.get(..got).unwrap_or(&[]);
             while !rest.is_empty() {
                 let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)

@@ -15,6 +15,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::namespace::Node;
 use crate::sys::{self, Namespaces};
 
@@ -80,12 +82,16 @@ impl ChildGuard {
         self.child.id()
     }
 
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
     /// Asks the program to terminate (SIGTERM).
     ///
     /// # Errors
     /// If it has already ended.
     pub fn terminate(&self) -> io::Result<()> {
-        sys::kill(self.child.id(), libc::SIGTERM)
+        self.signal(Signal::TERM)
     }
 
     /// Asks the program to reload its configuration (SIGHUP).
@@ -93,7 +99,7 @@ impl ChildGuard {
     /// # Errors
     /// If it has already ended.
     pub fn hang_up(&self) -> io::Result<()> {
-        sys::kill(self.child.id(), libc::SIGHUP)
+        self.signal(Signal::HUP)
     }
 
     /// Stops the program (SIGSTOP) until [`go_on`](Self::go_on), and returns once all of its
@@ -102,7 +108,7 @@ impl ChildGuard {
     /// # Errors
     /// If it has already ended.
     pub fn halt(&self) -> io::Result<()> {
-        sys::kill(self.child.id(), libc::SIGSTOP)?;
+        self.signal(Signal::STOP)?;
         let tasks = format!("/proc/{}/task", self.child.id());
         let is_stopped = |task: io::Result<fs::DirEntry>| {
             let stat = fs::read_to_string(task?.path().join("stat"))?;
@@ -126,7 +132,7 @@ impl ChildGuard {
     /// # Errors
     /// If it has already ended.
     pub fn go_on(&self) -> io::Result<()> {
-        sys::kill(self.child.id(), libc::SIGCONT)
+        self.signal(Signal::CONT)
     }
 
     /// Kills the program (SIGKILL) and waits until it has ended.

@@ -12,11 +12,24 @@
 )]
 
 use std::ffi::CStr;
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use rustix::process::set_parent_process_death_signal as die_with_parent;
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, waitpid};
+use rustix::thread::{
+    CpuSet, LinkNameSpaceType, UnshareFlags, move_into_link_name_space, sched_getaffinity,
+    sched_setaffinity, unshare_unsafe,
+};
 
 /// Bytes of stack of a child that makes a few system calls.
 const CHILD_STACK: usize = 64 * 1024;
@@ -54,14 +67,9 @@ pub(crate) enum Operation<'a> {
         protocol: libc::c_int,
     },
     /// Open a TUN interface with virtio-net headers, and return its queue.
-    Tun { name: [u8; libc::IFNAMSIZ] },
+    Tun { name: &'a str },
     /// Write a file (a sysctl of the namespace), and return nothing.
     Write { path: &'a CStr, value: &'a [u8] },
-}
-
-pub(crate) fn effective_ids() -> (u32, u32) {
-    // SAFETY: both calls have no arguments and cannot fail.
-    unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
 /// Runs `operation` in a child that has entered `enter`.
@@ -69,11 +77,12 @@ pub(crate) fn run(
     enter: Option<Enter<'_>>,
     operation: &Operation<'_>,
 ) -> io::Result<Option<OwnedFd>> {
-    let (ours, theirs) = socket_pair()?;
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
     let job = Job {
         enter,
         operation,
-        reply: theirs.as_raw_fd(),
+        reply: theirs.as_fd(),
     };
     let mut stack = vec![0u128; CHILD_STACK / size_of::<u128>()];
     // A process that shares its memory cannot create a user namespace. Any other operation shares
@@ -93,12 +102,11 @@ pub(crate) fn run(
             (&raw const job).cast_mut().cast(),
         )
     };
-    if pid < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let pid = Pid::from_raw(check(pid)?);
     drop(theirs);
-    let reply = receive_reply(ours.as_raw_fd());
-    reap(pid)?;
+    let reply = receive_reply(&ours);
+    // No other code waits for this child.
+    retry_on_intr(|| waitpid(pid, WaitOptions::empty()))?;
     reply
 }
 
@@ -106,13 +114,16 @@ pub(crate) fn run(
 struct Job<'a> {
     enter: Option<Enter<'a>>,
     operation: &'a Operation<'a>,
-    reply: RawFd,
+    reply: BorrowedFd<'a>,
 }
 
 extern "C" fn child(job: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `run` passes a job that outlives the child.
     let job = unsafe { &*job.cast::<Job<'_>>() };
-    send_reply(job.reply, perform(job.enter, job.operation));
+    let entered = job
+        .enter
+        .map_or(Ok(()), |names| enter(names.user, names.net));
+    send_reply(job.reply, &entered.and_then(|()| perform(job.operation)));
     // SAFETY: ends the child without running destructors of the parent's state.
     unsafe { libc::_exit(0) }
 }
@@ -120,53 +131,33 @@ extern "C" fn child(job: *mut libc::c_void) -> libc::c_int {
 /// Makes the child of `command` enter the namespaces, keep `inherit` open and die with this
 /// process, before it runs its program.
 pub(crate) fn before_exec(command: &mut Command, namespaces: Namespaces, inherit: Vec<RawFd>) {
-    // SAFETY: the call has no arguments and cannot fail.
-    let parent = unsafe { libc::getpid() };
+    let parent = getpid();
     // SAFETY: the closure only makes system calls, on memory and descriptors that it owns or that
     // the caller of `spawn` keeps open.
     unsafe {
-        command.pre_exec(move || {
-            let (user, net) = (namespaces.user.as_raw_fd(), namespaces.net.as_raw_fd());
-            prepare_exec(user, net, &inherit, parent)
-        });
+        command.pre_exec(move || prepare_exec(&namespaces, &inherit, parent));
     }
 }
 
-fn prepare_exec(user: RawFd, net: RawFd, inherit: &[RawFd], parent: libc::pid_t) -> io::Result<()> {
-    // SAFETY: plain system calls on descriptors that are open until the program runs.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        if libc::getppid() != parent {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        check(libc::setns(user, libc::CLONE_NEWUSER))?;
-        check(libc::setns(net, libc::CLONE_NEWNET))?;
-        for fd in inherit {
-            check(libc::fcntl(*fd, libc::F_SETFD, 0))?;
-        }
-        // Changing credentials clears the parent-death signal, so it must be set again.
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+fn prepare_exec(namespaces: &Namespaces, inherit: &[RawFd], parent: Pid) -> io::Result<()> {
+    die_with_parent(Some(Signal::KILL))?;
+    if getppid() != Some(parent) {
+        return Err(Errno::SRCH.into());
     }
-    Ok(())
+    enter(namespaces.user.as_fd(), Some(namespaces.net.as_fd()))?;
+    for fd in inherit {
+        // SAFETY: the call takes numbers; the caller of `spawn` keeps the descriptor open.
+        check(unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) })?;
+    }
+    // Changing credentials clears the parent-death signal, so it must be set again.
+    Ok(die_with_parent(Some(Signal::KILL))?)
 }
 
-/// Returns the index of interface `name` in the namespace of `socket`.
-pub(crate) fn interface_index(
-    socket: BorrowedFd<'_>,
-    name: &[u8; libc::IFNAMSIZ],
-) -> io::Result<u32> {
-    // SAFETY: an all-zero ifreq is valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    copy_name(&mut request, name);
-    // SAFETY: `request` is a valid ifreq for the duration of the call.
-    unsafe {
-        check(libc::ioctl(
-            socket.as_raw_fd(),
-            libc::SIOCGIFINDEX as _,
-            &mut request,
-        ))?;
-        Ok(u32::try_from(request.ifr_ifru.ifru_ifindex).unwrap_or(0))
-    }
+fn enter(user: BorrowedFd<'_>, net: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    move_into_link_name_space(user, Some(LinkNameSpaceType::User))?;
+    net.map_or(Ok(()), |net| {
+        move_into_link_name_space(net, Some(LinkNameSpaceType::Network))
+    })
 }
 
 pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
@@ -175,276 +166,137 @@ pub(crate) fn bind_frames(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> 
     address.sll_family = libc::AF_PACKET as libc::sa_family_t;
     address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = libc::c_int::try_from(index).unwrap_or(0);
-    // SAFETY: this is a structure of an address.
-    unsafe { bind_raw(socket, &address) }
-}
-
-/// Binds a socket to an address, which must be one of the structures `sockaddr_*`.
-unsafe fn bind_raw<T>(socket: BorrowedFd<'_>, address: &T) -> io::Result<()> {
-    let length = size_of::<T>() as libc::socklen_t;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address outlives the call, and the length matches it.
-    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), length) };
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     check(bound).map(drop)
 }
 
-/// Sends one datagram on a connected or netlink socket.
-pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: `bytes` is readable for its length.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
-    usize::try_from(sent)
-        .map(drop)
-        .map_err(|_| io::Error::last_os_error())
-}
-
-/// Receives one datagram, and returns its number of bytes.
-pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: `buffer` is writable for its length.
-    let got = unsafe {
-        libc::recv(
-            socket.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            0,
-        )
-    };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
-}
-
-pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    // SAFETY: each address structure is valid for the length that is passed with it.
-    unsafe {
-        match address {
-            SocketAddr::V4(address) => {
-                let mut raw: libc::sockaddr_in = std::mem::zeroed();
-                raw.sin_family = libc::AF_INET as _;
-                raw.sin_port = address.port().to_be();
-                raw.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
-                bind_raw(socket, &raw)
-            }
-            SocketAddr::V6(address) => {
-                let mut raw: libc::sockaddr_in6 = std::mem::zeroed();
-                raw.sin6_family = libc::AF_INET6 as _;
-                raw.sin6_port = address.port().to_be();
-                raw.sin6_addr.s6_addr = address.ip().octets();
-                raw.sin6_scope_id = address.scope_id();
-                bind_raw(socket, &raw)
-            }
-        }
-    }
-}
-
-pub(crate) fn listen(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the arguments are plain numbers.
-    unsafe { check(libc::listen(socket.as_raw_fd(), 1024)) }.map(|_| ())
-}
+/// One more than the largest number of a processor in a set.
+const PROCESSORS: usize = 8 * size_of::<CpuSet>();
 
 /// Returns the numbers of the processors on which this thread may run.
 pub(crate) fn processors() -> io::Result<Vec<usize>> {
-    // SAFETY: `cpu_set_t` is plain data, for which all zeros is a valid value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set outlives the call, and the length matches it.
-    check(unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) })?;
-    let all = 0..8 * size_of::<libc::cpu_set_t>();
-    // SAFETY: the number is below the size of a set.
-    Ok(all
-        .filter(|at| unsafe { libc::CPU_ISSET(*at, &set) })
-        .collect())
+    let set = sched_getaffinity(None)?;
+    Ok((0..PROCESSORS).filter(|at| set.is_set(*at)).collect())
 }
 
 /// Restricts this thread to one processor.
 pub(crate) fn stay_on(processor: usize) -> io::Result<()> {
-    if processor >= 8 * size_of::<libc::cpu_set_t>() {
+    if processor >= PROCESSORS {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: as above.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the number is below the size of a set.
-    unsafe { libc::CPU_SET(processor, &mut set) };
-    // SAFETY: the set outlives the call, and the length matches it.
-    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) }).map(drop)
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Sends `signal` to a child that has not been reaped yet.
-pub(crate) fn kill(pid: u32, signal: libc::c_int) -> io::Result<()> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
-    // SAFETY: the arguments are plain numbers.
-    unsafe { check(libc::kill(pid, signal)) }.map(|_| ())
-}
-
-fn perform(enter: Option<Enter<'_>>, operation: &Operation<'_>) -> Result<Option<RawFd>, i32> {
-    // SAFETY (whole function): system calls on descriptors and buffers that outlive the call.
-    unsafe {
-        if let Some(enter) = enter {
-            errno(libc::setns(enter.user.as_raw_fd(), libc::CLONE_NEWUSER))?;
-            if let Some(net) = enter.net {
-                errno(libc::setns(net.as_raw_fd(), libc::CLONE_NEWNET))?;
+fn perform(operation: &Operation<'_>) -> Result<Option<OwnedFd>, Errno> {
+    match operation {
+        Operation::NewUserNamespace { uid_map, gid_map } => {
+            // SAFETY: the child is the only thread of its process.
+            unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+            // Without "deny", an unprivileged process can't map its group. Old kernels don't
+            // have this file.
+            let _ = write_file(c"/proc/self/setgroups", b"deny");
+            write_file(c"/proc/self/uid_map", uid_map)?;
+            write_file(c"/proc/self/gid_map", gid_map)?;
+            open_file(c"/proc/self/ns/user", OFlags::RDONLY).map(Some)
+        }
+        Operation::NewNetNamespace => {
+            // SAFETY: as above; other namespaces and descriptors are not concerned.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            open_file(c"/proc/self/ns/net", OFlags::RDONLY).map(Some)
+        }
+        Operation::Socket {
+            domain,
+            kind,
+            protocol,
+        } => {
+            let kind = *kind | libc::SOCK_CLOEXEC;
+            // SAFETY: the call takes numbers, and gives a new descriptor without another owner.
+            unsafe {
+                let fd = errno(libc::socket(*domain, kind, *protocol))?;
+                Ok(Some(OwnedFd::from_raw_fd(fd)))
             }
         }
-        match operation {
-            Operation::NewUserNamespace { uid_map, gid_map } => {
-                errno(libc::unshare(libc::CLONE_NEWUSER))?;
-                // Without "deny", an unprivileged process can't map its group. Old kernels don't
-                // have this file.
-                let _ = write_file(c"/proc/self/setgroups", b"deny");
-                write_file(c"/proc/self/uid_map", uid_map)?;
-                write_file(c"/proc/self/gid_map", gid_map)?;
-                open(c"/proc/self/ns/user", libc::O_RDONLY).map(Some)
+        Operation::Tun { name } => {
+            let fd = open_file(c"/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK)?;
+            // SAFETY: an all-zero ifreq is valid.
+            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+            for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+                *to = from as libc::c_char;
             }
-            Operation::NewNetNamespace => {
-                errno(libc::unshare(libc::CLONE_NEWNET))?;
-                open(c"/proc/self/ns/net", libc::O_RDONLY).map(Some)
-            }
-            Operation::Socket {
-                domain,
-                kind,
-                protocol,
-            } => errno(libc::socket(*domain, *kind | libc::SOCK_CLOEXEC, *protocol)).map(Some),
-            Operation::Tun { name } => {
-                let fd = open(c"/dev/net/tun", libc::O_RDWR | libc::O_NONBLOCK)?;
-                let mut request: libc::ifreq = std::mem::zeroed();
-                copy_name(&mut request, name);
-                request.ifr_ifru.ifru_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
-                errno(libc::ioctl(fd, TUNSETIFF as _, &mut request))?;
-                Ok(Some(fd))
-            }
-            Operation::Write { path, value } => write_file(path, value).map(|()| None),
+            request.ifr_ifru.ifru_flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR;
+            // SAFETY: `request` is a valid ifreq for the duration of the call.
+            errno(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) })?;
+            Ok(Some(fd))
         }
+        Operation::Write { path, value } => write_file(path, value).map(|()| None),
     }
 }
 
-fn copy_name(request: &mut libc::ifreq, name: &[u8; libc::IFNAMSIZ]) {
-    for (to, from) in request.ifr_name.iter_mut().zip(name) {
-        *to = *from as libc::c_char;
-    }
+fn open_file(path: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    open(path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn open(path: &CStr, flags: libc::c_int) -> Result<RawFd, i32> {
-    // SAFETY: `path` is a C string.
-    errno(unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC) })
+fn write_file(path: &CStr, value: &[u8]) -> Result<(), Errno> {
+    rustix::io::write(open_file(path, OFlags::WRONLY)?, value).map(drop)
 }
 
-fn write_file(path: &CStr, value: &[u8]) -> Result<(), i32> {
-    let fd = open(path, libc::O_WRONLY)?;
-    // SAFETY: `value` is readable for its length; `fd` is open and closed once.
-    unsafe {
-        let written = libc::write(fd, value.as_ptr().cast(), value.len());
-        let failed = (written < 0).then(last_errno);
-        libc::close(fd);
-        failed.map_or(Ok(()), Err)
-    }
-}
-
-fn last_errno() -> i32 {
-    io::Error::last_os_error()
-        .raw_os_error()
-        .unwrap_or(libc::EIO)
-}
-
-fn errno(result: libc::c_int) -> Result<libc::c_int, i32> {
+fn errno(result: libc::c_int) -> Result<libc::c_int, Errno> {
+    let failed = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
     if result < 0 {
-        Err(last_errno())
+        Err(failed())
     } else {
         Ok(result)
     }
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    errno(result).map_err(io::Error::from_raw_os_error)
+    Ok(errno(result)?)
 }
 
-fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut pair = [0; 2];
-    // SAFETY: `pair` has room for two descriptors, which are then only owned here.
-    unsafe {
-        check(libc::socketpair(
-            libc::AF_UNIX,
-            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
-            0,
-            pair.as_mut_ptr(),
-        ))?;
-        Ok((OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1])))
+/// Bytes of a descriptor as ancillary data.
+const ONE_FD: usize = rustix::cmsg_space!(ScmRights(1));
+
+fn send_reply(socket: BorrowedFd<'_>, reply: &Result<Option<OwnedFd>, Errno>) {
+    let code = reply
+        .as_ref()
+        .map_or_else(|error| error.raw_os_error(), |_| 0);
+    let fd = reply.as_ref().ok().and_then(Option::as_ref);
+    let fds = fd.map(|fd| [fd.as_fd()]);
+    let mut space = [MaybeUninit::uninit(); ONE_FD];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if let Some(fds) = &fds {
+        ancillary.push(SendAncillaryMessage::ScmRights(fds));
     }
+    let bytes = code.to_ne_bytes();
+    let _ = sendmsg(
+        socket,
+        &[IoSlice::new(&bytes)],
+        &mut ancillary,
+        SendFlags::empty(),
+    );
 }
 
-/// Room for one descriptor as ancillary data, with the alignment that the kernel requires.
-#[repr(C, align(8))]
-struct Ancillary([u8; 64]);
-
-const FD_BYTES: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
-
-fn send_reply(socket: RawFd, reply: Result<Option<RawFd>, i32>) {
-    let mut code = reply.err().unwrap_or(0).to_ne_bytes();
-    let mut vector = libc::iovec {
-        iov_base: code.as_mut_ptr().cast(),
-        iov_len: code.len(),
-    };
-    let mut ancillary = Ancillary([0; 64]);
-    // SAFETY: the message points to locals that outlive the call, and the control buffer holds one
-    // descriptor.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut vector;
-        message.msg_iovlen = 1;
-        if let Ok(Some(fd)) = reply {
-            message.msg_control = ancillary.0.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(FD_BYTES) as _;
-            let header = libc::CMSG_FIRSTHDR(&message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(FD_BYTES) as _;
-            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
-        }
-        libc::sendmsg(socket, &message, 0);
+fn receive_reply(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let mut code = [0; 4];
+    let mut space = [MaybeUninit::uninit(); ONE_FD];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let got = retry_on_intr(|| {
+        let parts = &mut [IoSliceMut::new(&mut code)];
+        recvmsg(socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    if got.bytes != 4 {
+        return Err(io::Error::other("the child that prepares namespaces died"));
     }
-}
-
-fn receive_reply(socket: RawFd) -> io::Result<Option<OwnedFd>> {
-    let mut code = [0u8; 4];
-    let mut vector = libc::iovec {
-        iov_base: code.as_mut_ptr().cast(),
-        iov_len: code.len(),
-    };
-    let mut ancillary = Ancillary([0; 64]);
-    // SAFETY: the message points to locals that outlive the call; a received descriptor is only
-    // owned here.
-    unsafe {
-        let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &mut vector;
-        message.msg_iovlen = 1;
-        message.msg_control = ancillary.0.as_mut_ptr().cast();
-        message.msg_controllen = ancillary.0.len() as _;
-        let got = loop {
-            let got = libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC);
-            if got >= 0 || last_errno() != libc::EINTR {
-                break got;
-            }
-        };
-        if got != 4 {
-            return Err(io::Error::other("the child that prepares namespaces died"));
-        }
-        let header = libc::CMSG_FIRSTHDR(&message);
-        let fd = (!header.is_null()).then(|| {
-            let fd = libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned();
-            OwnedFd::from_raw_fd(fd)
-        });
-        match i32::from_ne_bytes(code) {
-            0 => Ok(fd),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
-    }
-}
-
-fn reap(pid: libc::pid_t) -> io::Result<()> {
-    let mut status = 0;
-    loop {
-        // SAFETY: waits for our own child, for which no other code waits.
-        let result = unsafe { libc::waitpid(pid, &mut status, 0) };
-        if result == pid {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
+    let fds = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    match i32::from_ne_bytes(code) {
+        0 => Ok(fds),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }
