@@ -108,13 +108,11 @@ pub(super) enum Kind {
     Aside,
 }
 
-#[inline]
 fn millis(now: Instant) -> u32 {
     // Only the low bits are compared, which wrap around after 52 days.
     ((now.as_nanos() >> 20) as u32).max(1)
 }
 
-#[inline]
 fn set_of(flow_hash: u32) -> usize {
     // Some bits of the hash may be weak, so all are folded in.
     (flow_hash.wrapping_mul(0x9E37_79B1) >> (32 - SET_BITS)) as usize
@@ -138,7 +136,6 @@ impl Flows {
         }
     }
 
-    #[inline]
     fn find(&self, flow_hash: u32) -> Option<Place> {
         let set = set_of(flow_hash);
         let tags = &self.sets.get(set)?.flow_hash;
@@ -210,7 +207,6 @@ impl Flows {
 
     /// Whether this packet carries feedback or other packets of its flow recently did, unless
     /// the flow is set aside.
-    #[inline]
     pub(super) fn knows(&self, now: Instant, arrival: &Arrival) -> bool {
         if self.watch.acts() && self.is_aside(self.find(arrival.flow_hash)) {
             return false;
@@ -320,7 +316,6 @@ impl Flows {
     }
 }
 
-#[inline]
 fn lately(now: Instant, heard_ms: u32) -> bool {
     heard_ms != 0 && millis(now).wrapping_sub(heard_ms) < MEMORY_MS
 }

@@ -88,13 +88,11 @@ impl<P: 'static> Link<P> {
     }
 
     /// Accepts a packet for this link. `arrival.bytes` is its IP length.
-    #[inline]
     pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
         self.arrive_run(now, arrival, 1, packet, owner);
     }
 
     /// Accepts an uncut super-packet; see [`Port::arrive_run`].
-    #[inline]
     pub fn arrive_run(
         &mut self,
         now: Instant,
@@ -124,7 +122,6 @@ impl<P: 'static> Link<P> {
     }
 
     /// When [`step`](Self::step) has work to do next.
-    #[inline]
     pub fn next_step(&self) -> Instant {
         let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
         self.port.due().min(schedule)
@@ -148,13 +145,11 @@ impl<P: 'static> Link<P> {
 
     /// Returns the next packet that has reached the far end by `now`, provided that all steps up
     /// to `now` are done.
-    #[inline]
     pub fn collect(&mut self, now: Instant) -> Option<P> {
         self.wire.poll(now)
     }
 
     /// Returns a time before which no packet can reach the far end.
-    #[inline]
     pub fn next_arrival(&self) -> Instant {
         let schedule = self.schedule.deadline().unwrap_or(Instant::FAR_FUTURE);
         let leaves = self.port.due() + self.wire.delay();
@@ -174,7 +169,6 @@ impl<P: 'static> Link<P> {
         }
     }
 
-    #[inline]
     fn change(&mut self, now: Instant, owner: &mut dyn Owner<P>) {
         while let Some(change) = self.schedule.poll(now) {
             self.apply(now, change, owner);
@@ -236,7 +230,6 @@ impl<P: 'static> Link<P> {
     }
 
     /// When [`poll`](Self::poll) has work to do next.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         // Plain minima are fast, which matters because this is called after every step of a
         // link.
@@ -344,7 +337,6 @@ impl Schedule {
     }
 
     /// The time of the next change.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         self.pending.last().map(|(at, _)| *at)
     }

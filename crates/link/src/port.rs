@@ -120,7 +120,6 @@ impl<P> Port<P> {
     }
 
     /// Accepts a packet. `arrival.bytes` is its IP length.
-    #[inline]
     pub fn arrive(&mut self, now: Instant, arrival: Arrival, packet: P, owner: &mut dyn Owner<P>) {
         self.arrive_run(now, arrival, 1, packet, owner);
     }
@@ -139,7 +138,6 @@ impl<P> Port<P> {
 
     /// Accepts an uncut super-packet: `packets` IP packets with `arrival.bytes` bytes in total, all
     /// of one flow and with the same request. The control law counts each packet.
-    #[inline]
     pub fn arrive_run(
         &mut self,
         now: Instant,
@@ -213,7 +211,6 @@ impl<P> Port<P> {
 
     /// Returns the next packet whose transmission can start by `now`, marked. After `None`,
     /// there is nothing to do before [`deadline`](Self::deadline).
-    #[inline]
     pub fn poll(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Option<Departure<P>> {
         self.advance(now);
         if self.shaper.ready_at() > now || self.access == Access::Asked {
@@ -265,7 +262,6 @@ impl<P> Port<P> {
     }
 
     /// Writes the control law's answer to one of a run's packets.
-    #[inline]
     fn answer(
         &mut self,
         now: Instant,
@@ -287,7 +283,6 @@ impl<P> Port<P> {
     }
 
     /// Bytes of packets, including the link's overhead for each.
-    #[inline]
     fn frame(&self, bytes: u32, packets: u32) -> u32 {
         bytes.saturating_add(self.overhead.saturating_mul(packets))
     }
@@ -343,14 +338,12 @@ impl<P> Port<P> {
     }
 
     /// When [`poll`](Self::poll) has work to do next.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         let at = self.due();
         (at < Instant::FAR_FUTURE).then_some(at)
     }
 
     /// The [`deadline`](Self::deadline), or the far future.
-    #[inline]
     pub(super) fn due(&self) -> Instant {
         let mut timer = self.law.timer.min(self.shaper.turns_at());
         if self.has_controller() {
@@ -407,7 +400,6 @@ impl<P> Queues<P> {
 
     /// Whether this packet counts for the control law: every packet in a common queue, otherwise
     /// those of its class. `None`: the packet is dropped.
-    #[inline]
     fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self {
             Self::One(..) => Some(true),
@@ -417,18 +409,15 @@ impl<P> Queues<P> {
 
     /// Whether a packet that counts for the law belongs to a flow that gets answers. In a common
     /// queue, this is only known of packets that carry feedback.
-    #[inline]
     fn is_feedback(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::Two(_)) || arrival.carried.is_feedback()
     }
 
     /// Whether the law must answer this packet.
-    #[inline]
     fn answers(&self, arrival: &Arrival) -> bool {
         matches!(self, Self::One(..)) || arrival.carried != Carried::Foreign
     }
 
-    #[inline]
     fn heard_bytes(&self) -> u64 {
         match self {
             Self::One(_, depth) => depth.bytes,
@@ -437,7 +426,6 @@ impl<P> Queues<P> {
     }
 
     /// Records the change of rate that an answer allows a flow.
-    #[inline]
     fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
         if let Self::Two(separation) = self {
             separation.on_answer(arrival, change);
@@ -452,7 +440,6 @@ impl<P> Queues<P> {
         }
     }
 
-    #[inline]
     fn depth(&self) -> Depth {
         match self {
             Self::One(_, depth) => *depth,
@@ -460,7 +447,6 @@ impl<P> Queues<P> {
         }
     }
 
-    #[inline]
     fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         match self {
             Self::One(queue, depth) => {

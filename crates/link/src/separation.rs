@@ -52,7 +52,6 @@ impl<P> Separation<P> {
     /// Records an arriving packet. Returns true if it belongs to the class that counts for the
     /// control law, and `None` if it must be dropped. Packets of flows that are set aside become
     /// foreign.
-    #[inline]
     pub(super) fn hears(&mut self, now: Instant, arrival: &mut Arrival) -> Option<bool> {
         match self.flows.note(now, arrival) {
             Kind::Heard => Some(true),
@@ -94,7 +93,6 @@ impl<P> Separation<P> {
         self.flows.watch.set_interval(interval);
     }
 
-    #[inline]
     pub(super) fn depth(&self) -> Depth {
         let (a, b) = (self.heard.depth, self.foreign.depth);
         Depth {
@@ -103,7 +101,6 @@ impl<P> Separation<P> {
         }
     }
 
-    #[inline]
     pub(super) fn heard_depth(&self) -> Depth {
         self.heard.depth
     }
@@ -232,7 +229,6 @@ impl<P> Separation<P> {
     }
 
     /// Records the change of rate that an answer allows a flow.
-    #[inline]
     pub(super) fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
         self.flows.on_answer(arrival, change);
     }
@@ -275,7 +271,6 @@ impl<P> Separation<P> {
     }
 
     /// Whether [`capacity`](Self::capacity) is due.
-    #[inline]
     pub(super) fn window_is_over(&self, now: Instant) -> bool {
         self.window.elapsed(now) >= WINDOW_NANOS
     }

@@ -123,7 +123,6 @@ impl Shaper {
     }
 
     /// When the next transmission can start.
-    #[inline]
     pub fn ready_at(&self) -> Instant {
         self.free_at
     }

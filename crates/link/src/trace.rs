@@ -214,14 +214,12 @@ impl Cursor {
     }
 
     /// The time of the current opportunity.
-    #[inline]
     pub(super) fn at(&self) -> Instant {
         let within = self.trace.at.get(self.index).copied().unwrap_or(0);
         Instant::from_nanos(self.base.saturating_add(within))
     }
 
     /// Lets opportunities before `from` pass unused.
-    #[inline]
     pub(super) fn skip_to(&mut self, from: Instant) {
         if from > self.at() {
             let (cycle, rest) = self.trace.split(from.as_nanos() - self.start);

@@ -85,7 +85,6 @@ impl<P> Wire<P> {
 
     /// Returns true if packets pass directly, because there is no delay, jitter, or loss, and
     /// none is in flight.
-    #[inline]
     pub fn is_transparent(&self) -> bool {
         self.config.delay.is_zero()
             && self.config.jitter.is_none()
@@ -101,7 +100,6 @@ impl<P> Wire<P> {
     /// Returns when a packet of `bytes` arrives whose last bit leaves at `sent`, or `None` if it
     /// is lost. This is for callers that store packets in flight themselves; otherwise use
     /// [`send`](Self::send).
-    #[inline]
     pub fn fate(&mut self, sent: Instant, bytes: u32) -> Option<Instant> {
         self.tail = None;
         if self.config.loss.strikes(sent, bytes) {
@@ -185,7 +183,6 @@ impl<P> Wire<P> {
     }
 
     /// Returns the next packet that has arrived by `now`.
-    #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<P> {
         match self.in_flight() {
             0 => None,
@@ -193,7 +190,6 @@ impl<P> Wire<P> {
         }
     }
 
-    #[inline]
     fn land(&mut self, now: Instant) -> Option<P> {
         // Both contain packets only for a while after reordering was switched on or off.
         if self.shuffled.peek().is_some_and(|flying| flying.at <= now) {
@@ -207,14 +203,12 @@ impl<P> Wire<P> {
     }
 
     /// When the next packet arrives.
-    #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         let at = self.due();
         (at < Instant::FAR_FUTURE).then_some(at)
     }
 
     /// The [`deadline`](Self::deadline), or the far future.
-    #[inline]
     pub(crate) fn due(&self) -> Instant {
         let never = Instant::FAR_FUTURE;
         let ordered = self.ordered.front().map_or(never, |(at, _)| *at);
@@ -232,7 +226,6 @@ impl<P> Wire<P> {
         self.config = config;
     }
 
-    #[inline]
     pub(crate) fn delay(&self) -> Duration {
         self.config.delay
     }

@@ -8,13 +8,11 @@ use pathmark_shim::checksum::Sum;
 const TTL: u8 = 64;
 
 /// Reads a 16-bit field in network byte order at `at`.
-#[inline]
 pub(crate) fn get(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// Writes `value` in network byte order at `at`, if there is room.
-#[inline]
 pub(crate) fn put(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(field) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
         *field = value.to_be_bytes();
@@ -23,13 +21,11 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: u16) {
 
 /// Writes the low 16 bits of `value`. This suits lengths that fit, and numbers counted modulo
 /// 2¹⁶.
-#[inline]
 pub(crate) fn put_low(bytes: &mut [u8], at: usize, value: usize) {
     put(bytes, at, (value & 0xFFFF) as u16);
 }
 
 /// Recomputes the checksum of the IPv4 header at the start of `bytes`.
-#[inline]
 pub(crate) fn renew_v4(bytes: &mut [u8]) {
     put(bytes, 10, 0);
     let first = bytes.first().copied().unwrap_or(0);

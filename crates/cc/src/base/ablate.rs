@@ -101,7 +101,6 @@ pub fn asked<T>(work: impl FnOnce() -> T) -> (T, Vec<Mechanism>) {
 /// Returns true if the mechanism is switched off. A mechanism must be checked last, only if it
 /// would have an effect.
 #[cfg(feature = "ablate")]
-#[inline]
 pub(crate) fn without(mechanism: Mechanism) -> bool {
     ASKED.set(ASKED.get() | 1 << mechanism as u32);
     REMOVED.load(std::sync::atomic::Ordering::Relaxed) & 1 << mechanism as u32 != 0

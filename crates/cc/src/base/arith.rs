@@ -10,7 +10,6 @@ pub(crate) const PPM: u64 = 1_000_000;
 pub(crate) const MAX_BYTES: u64 = 1 << 57;
 
 /// Returns `a * b / c`, rounded down and saturating. If `c` is 0, it counts as 1.
-#[inline]
 pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     match a.checked_mul(b) {
         Some(product) => product / c.max(1),
@@ -19,13 +18,11 @@ pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
 }
 
 /// Returns `wide` as u64, saturating.
-#[inline]
 pub(crate) fn saturate(wide: u128) -> u64 {
     u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 /// Returns `wide / divisor` and the remainder, using 64-bit division if both fit.
-#[inline]
 pub(crate) fn div_rem(wide: u128, divisor: u128) -> (u64, u128) {
     let divisor = divisor.max(1);
     match (u64::try_from(wide), u64::try_from(divisor)) {
@@ -49,7 +46,6 @@ impl Carry {
     ///
     /// The divisor may change from call to call. The remainder then changes its value a little, by
     /// less than one unit of the result in total.
-    #[inline]
     pub(crate) fn add(&mut self, numerator: u128, divisor: u128) -> u64 {
         // A remainder from a larger divisor must not result in more than one unit.
         let carried = self.0.min(divisor.saturating_sub(1));
@@ -88,7 +84,6 @@ pub(crate) fn cbrt(n: u128) -> u64 {
 }
 
 /// Returns the whole microseconds in `d`, saturating.
-#[inline]
 pub(crate) fn micros(d: Duration) -> u64 {
     d.as_secs()
         .saturating_mul(1_000_000)
@@ -96,7 +91,6 @@ pub(crate) fn micros(d: Duration) -> u64 {
 }
 
 /// Returns the nanoseconds in `d`, saturating.
-#[inline]
 pub(crate) fn nanos(d: Duration) -> u64 {
     d.as_secs()
         .saturating_mul(1_000_000_000)
@@ -105,14 +99,12 @@ pub(crate) fn nanos(d: Duration) -> u64 {
 
 /// Returns the nanoseconds from `then` to `now`, or 0 if `then` is later. Hot paths compare these
 /// because a [`Duration`] requires a division.
-#[inline]
 pub(crate) const fn ns_since(now: Instant, then: Instant) -> u64 {
     now.as_nanos().saturating_sub(then.as_nanos())
 }
 
 /// Returns the bytes per second that transfer `bytes` in `time`, multiplied by `num / den`; at
 /// least 1.
-#[inline]
 pub(crate) fn rate(bytes: u64, time: Duration, num: u64, den: u64) -> u64 {
     let time = nanos(time).max(1);
     let scaled = mul_div(bytes, num, den);

@@ -21,19 +21,16 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
         }
     }
 
-    #[inline]
     pub(crate) const fn index(flow_hash: u32) -> usize {
         // Hashes may be weak in some bits, so mix every bit.
         (flow_hash.wrapping_mul(0x9E37_79B1) >> BIT) as usize % SETS
     }
 
-    #[inline]
     #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
     pub(crate) const fn set(&self, flow_hash: u32) -> &[T; WAYS] {
         &self.sets[Self::index(flow_hash)]
     }
 
-    #[inline]
     #[allow(clippy::indexing_slicing, reason = "an index is less than SETS")]
     pub(crate) const fn set_mut(&mut self, flow_hash: u32) -> &mut [T; WAYS] {
         &mut self.sets[Self::index(flow_hash)]
@@ -41,30 +38,25 @@ impl<T: Copy, const SETS: usize, const WAYS: usize, const BIT: u32> FlowTable<T,
 
     /// Returns the first place of a hash for which `is` returns true, as an index into
     /// [`all`](Self::all).
-    #[inline]
     pub(crate) fn position(&self, flow_hash: u32, is: impl Fn(&T) -> bool) -> Option<usize> {
         let way = self.set(flow_hash).iter().position(is)?;
         Some(Self::index(flow_hash) * WAYS + way)
     }
 
-    #[inline]
     pub(crate) const fn all(&self) -> &[T] {
         self.sets.as_flattened()
     }
 
-    #[inline]
     pub(crate) const fn all_mut(&mut self) -> &mut [T] {
         self.sets.as_flattened_mut()
     }
 }
 
 impl<T: Copy, const SETS: usize, const BIT: u32> FlowTable<T, SETS, 1, BIT> {
-    #[inline]
     pub(crate) const fn get(&self, flow_hash: u32) -> &T {
         &self.set(flow_hash)[0]
     }
 
-    #[inline]
     pub(crate) const fn get_mut(&mut self, flow_hash: u32) -> &mut T {
         &mut self.set_mut(flow_hash)[0]
     }

@@ -98,7 +98,6 @@ impl RttSketch {
 
     /// Adds a packet's bytes to the bucket of its stated RTT. Returns true if this bucket was
     /// empty, or now reaches `WORTH`.
-    #[inline]
     pub(crate) fn count(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         let bytes = u64::from(bytes);
         self.all = (self.all + bytes).min(MOST_BYTES);

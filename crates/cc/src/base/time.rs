@@ -44,7 +44,6 @@ impl Instant {
 }
 
 /// Returns the nanoseconds, saturating, without the 128 bits of `as_nanos`.
-#[inline]
 fn nanos(d: Duration) -> u64 {
     match d.as_secs().checked_mul(1_000_000_000) {
         Some(whole) => whole.saturating_add(d.subsec_nanos().into()),

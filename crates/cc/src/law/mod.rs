@@ -119,7 +119,6 @@ impl Limits {
     };
 
     /// Returns the lowest limit.
-    #[inline]
     pub fn least(&self) -> u64 {
         self.peer.min(self.buffer).min(self.application)
     }

@@ -65,7 +65,6 @@ impl ControllerShares {
     }
 
     /// Returns true before the first call of [`note`](Self::note).
-    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.begun.is_none()
     }
@@ -111,7 +110,6 @@ impl ControllerShares {
     }
 
     /// Adds a sent packet to the current ruler's share.
-    #[inline]
     pub fn on_sent(&mut self, bytes: u64) {
         if let Some(share) = self.shares.get_mut(self.current) {
             share.bytes = share.bytes.saturating_add(bytes);

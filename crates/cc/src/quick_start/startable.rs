@@ -196,7 +196,6 @@ impl Granted {
         }
     }
 
-    #[inline]
     pub(crate) const fn rate(&self) -> u64 {
         self.rate
     }
@@ -231,7 +230,6 @@ impl Granted {
     }
 
     /// Returns the bytes in the interval until `end`.
-    #[inline]
     pub(crate) fn until(&self, end: Instant) -> u64 {
         if self.rate == 0 {
             return self.bytes;

@@ -68,7 +68,6 @@ pub enum Carried {
 impl Carried {
     /// Returns true if the packet carries feedback of a law, so that its sender follows a port's
     /// answer. A request for a starting rate doesn't show this.
-    #[inline]
     pub const fn is_feedback(&self) -> bool {
         matches!(self, Self::Vcp(_) | Self::Xcp(_) | Self::Own(_))
     }
@@ -89,7 +88,6 @@ pub struct Arrival {
 impl Arrival {
     /// Returns the packets of a run one by one. Their sizes are equal, except that the last
     /// includes the remainder.
-    #[inline]
     pub fn each(&self, packets: u32) -> impl Iterator<Item = Self> {
         let packets = packets.max(1);
         let size = self.bytes / packets;
@@ -132,7 +130,6 @@ pub struct RateChange {
 
 impl Answer {
     /// Returns the change of rate that the answer to this packet allows the flow, if it states one.
-    #[inline]
     pub fn rate_change(&self, arrival: &Arrival) -> Option<RateChange> {
         let (Self::Xcp(answer), Carried::Xcp(request)) = (self, &arrival.carried) else {
             return None;
@@ -144,7 +141,6 @@ impl Answer {
     }
 
     /// Sets the corruption that the port declares for the link behind it, in 10^-6 of packets.
-    #[inline]
     pub const fn declare(&mut self, ppm: u32) {
         match self {
             Self::None | Self::QuickStart(_) | Self::Own(_) => {}
@@ -155,7 +151,6 @@ impl Answer {
 
     /// Completes the answer of a law that doesn't look for clouds: if the packet that `carried`
     /// this has a cloud that the answer ignores, the cloud is passed on.
-    #[inline]
     pub const fn pass_cloud(&mut self, carried: &Carried) {
         if let (Self::Xcp(answer), Carried::Xcp(header)) = (self, carried)
             && let (CloudAnswer::None, Some(_)) = (answer.cloud, header.cloud)

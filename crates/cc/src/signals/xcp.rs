@@ -134,7 +134,6 @@ enum There {
 
 impl Upstream {
     /// Returns the identity of the node with this address, or `None` for an unspecified address.
-    #[inline]
     pub fn of(address: IpAddr) -> Option<Self> {
         let address = address.to_canonical();
         let mapped = match address {

@@ -140,14 +140,12 @@ impl LoadMeter {
     }
 
     /// Counts `bytes` that arrived, whatever they carry and whether or not the queue accepts them.
-    #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.lambda = self.lambda.saturating_add(u64::from(bytes));
     }
 
     /// Takes all samples that are due. `queue` is the length since the last event, so late samples
     /// are exact.
-    #[inline]
     pub(crate) fn sample(&mut self, now: Instant, queue: u64) {
         if now >= self.next_sample {
             self.sample_due(now, queue);
@@ -238,7 +236,6 @@ impl LinkRule for Plain {
 
     fn on_idle(&mut self) {}
 
-    #[inline]
     fn mark(&mut self, code: VcpCode, _carried: &VcpCarried) -> Mark {
         Mark { code, r: None }
     }

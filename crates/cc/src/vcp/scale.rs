@@ -62,7 +62,6 @@ impl Scaling {
     }
 
     /// The gains for a round trip of `srtt`, if routers measure over `t_rho`.
-    #[inline]
     pub(crate) fn gains(&mut self, params: &VcpParams, srtt: Duration, t_rho: Duration) -> Gains {
         let rtt_us = micros(srtt).max(1);
         // Gains grow with the RTT, so gains for an RTT up to 1/64 shorter are slightly too careful.
@@ -159,7 +158,6 @@ impl AiClock {
     }
 
     /// Handles an OVER from a router, after which all of its flows begin a new cycle.
-    #[inline]
     pub(crate) fn on_over(&mut self, now: Instant, t_rho: Duration, growth: AiGrowth) {
         if let AiGrowth::Doubling { intervals } = growth
             && now - self.since > t_rho / 2
@@ -175,7 +173,6 @@ impl AiClock {
     }
 
     /// Stops the clock because AI does not determine the window at the moment.
-    #[inline]
     pub(crate) fn hold(&mut self, now: Instant) {
         self.since = now;
     }
@@ -186,7 +183,6 @@ impl AiClock {
     }
 
     /// The current α, computed from α_s in 2^-16 packets.
-    #[inline]
     pub(crate) fn alpha_q16(
         &self,
         now: Instant,

@@ -98,7 +98,6 @@ impl LossBasedCompetitor {
         self.is_there
     }
 
-    #[inline]
     pub(crate) const fn is_there(&self) -> bool {
         self.is_there
     }

@@ -41,7 +41,6 @@ impl XcpILink {
 
     /// The packet for its virtual router, enlarged because all packets that its header stands for
     /// passed through the cloud.
-    #[inline]
     fn through(&self, packet: &Arrival, header: &XcpCarried) -> Arrival {
         Arrival {
             bytes: packet
@@ -57,7 +56,6 @@ impl XcpILink {
     }
 
     /// Answers a packet that arrived through a cloud and is leaving.
-    #[inline]
     fn answer(
         &mut self,
         now: Instant,
@@ -101,7 +99,6 @@ fn with_cloud(answer: Answer, cloud: CloudAnswer) -> Answer {
     }
 }
 
-#[inline]
 const fn cloud_of(packet: &Arrival) -> Option<(&XcpCarried, Cloud)> {
     match &packet.carried {
         Carried::Xcp(header) => match header.cloud {
@@ -113,12 +110,10 @@ const fn cloud_of(packet: &Arrival) -> Option<(&XcpCarried, Cloud)> {
 }
 
 impl LinkController for XcpILink {
-    #[inline]
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
         self.own.admits(now, arrival)
     }
 
-    #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
         self.covered.count(now, arrival);
         if let Some((header, cloud)) = cloud_of(arrival) {
@@ -130,7 +125,6 @@ impl LinkController for XcpILink {
         self.own.on_arrival(now, arrival, queue);
     }
 
-    #[inline]
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         match cloud_of(packet) {
             Some((header, cloud)) => self.answer(now, packet, header, cloud, queue),
@@ -150,7 +144,6 @@ impl LinkController for XcpILink {
         self.own.on_timer(now, queue);
     }
 
-    #[inline]
     fn deadline(&self) -> Option<Instant> {
         self.own.deadline()
     }
@@ -233,7 +226,6 @@ impl Covered {
         }
     }
 
-    #[inline]
     pub(crate) fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now - self.since >= COVERED_WINDOW {
             self.turn(now);
@@ -255,7 +247,6 @@ impl Covered {
     }
 
     /// Number of packets that a header with the field `covers` stands for.
-    #[inline]
     pub(crate) fn believed(&self, covers: u16) -> u32 {
         u32::from(covers.clamp(1, self.most))
     }

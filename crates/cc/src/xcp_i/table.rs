@@ -144,7 +144,6 @@ impl Table {
         }
     }
 
-    #[inline]
     fn find(&mut self, upstream: Upstream) -> Option<&mut Entry> {
         let at_hand = |entry: &Entry| entry.upstream == upstream;
         if !self.entries.get(self.latest).is_some_and(at_hand) {
@@ -159,7 +158,6 @@ impl Table {
     }
 
     /// The entry of an upstream router that sent a packet, or `None` if there is no room for it.
-    #[inline]
     fn enter(&mut self, now: Instant, upstream: Upstream) -> Option<&mut Entry> {
         if self.find(upstream).is_none() {
             self.insert(now, upstream)?;
@@ -200,7 +198,6 @@ impl Table {
     }
 
     /// Counts a packet from an upstream router. False if there is no room for this router.
-    #[inline]
     pub(crate) fn on_arrival(
         &mut self,
         now: Instant,
@@ -227,7 +224,6 @@ impl Table {
 
     /// The virtual router's answer to a departing packet, or `None` if its cloud is not known.
     /// While the first estimate is awaited, nothing is given.
-    #[inline]
     pub(crate) fn on_departure(
         &mut self,
         now: Instant,

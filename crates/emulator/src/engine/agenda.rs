@@ -27,13 +27,11 @@ impl Agenda {
     }
 
     /// The earliest deadline and its component.
-    #[inline]
     pub(super) fn next(&self) -> Option<Entry> {
         self.heap.first().copied()
     }
 
     /// Sets, moves or removes the deadline of a component.
-    #[inline]
     pub(super) fn set(&mut self, component: u32, at: Option<Instant>) {
         let Some(&position) = self.position.get(component as usize) else {
             return;
@@ -107,7 +105,6 @@ impl Agenda {
         self.note(position);
     }
 
-    #[inline]
     fn precedes(&self, a: usize, b: usize) -> bool {
         match (self.heap.get(a), self.heap.get(b)) {
             (Some(a), Some(b)) => a < b,
@@ -115,14 +112,12 @@ impl Agenda {
         }
     }
 
-    #[inline]
     fn swap(&mut self, a: usize, b: usize) {
         self.heap.swap(a, b);
         self.note(a);
     }
 
     /// Updates the index for the entry at `position`.
-    #[inline]
     fn note(&mut self, position: usize) {
         if let Some(&(_, component)) = self.heap.get(position)
             && let Some(slot) = self.position.get_mut(component as usize)

@@ -75,7 +75,6 @@ impl Source {
     }
 
     /// Its next deadline, apart from the connection's.
-    #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.state == State::Over {
             return None;

@@ -29,7 +29,6 @@ impl Engine {
     }
 
     /// Hands a packet to the next link on its way, or to its endpoint.
-    #[inline]
     pub(super) fn forward(&mut self, packet: PacketId) -> Result<(), RunError> {
         let Some((to, hop)) = self.pool.heading(packet) else {
             return Ok(());
@@ -92,7 +91,6 @@ impl Engine {
         }
     }
 
-    #[inline]
     fn deliver(&mut self, to: u32, packet: PacketId) -> Result<(), RunError> {
         let Some(taken) = self.pool.take(packet, &mut self.incoming) else {
             return Ok(());

@@ -96,7 +96,6 @@ impl Endpoint {
     }
 
     /// When [`on_time`](Self::on_time) must be called.
-    #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         match (&self.application, &self.connection) {
             (Application::Emitter(emitter), _) => emitter.deadline(),
@@ -159,7 +158,6 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`ConnectError`] if the connection cannot start.
-    #[inline]
     pub(super) fn handle_datagram(
         &mut self,
         now: Instant,
@@ -175,7 +173,6 @@ impl Endpoint {
         Ok(())
     }
 
-    #[inline]
     fn handle_connected(
         &mut self,
         now: Instant,
@@ -227,7 +224,6 @@ impl Endpoint {
     }
 
     /// Lets the application react.
-    #[inline]
     pub(super) fn react(&mut self, now: Instant) {
         let Some(connection) = &mut self.connection else {
             return;
@@ -240,7 +236,6 @@ impl Endpoint {
     }
 
     /// Datagrams to send now.
-    #[inline]
     pub(super) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
         let remote = self.setup.remote;
         match &mut self.application {
@@ -253,7 +248,6 @@ impl Endpoint {
 
     /// The hash of the flow to which packets sent now claim to belong; `own` is that of the
     /// first ones.
-    #[inline]
     pub(super) fn flow_hash(&self, now: Instant, own: u32) -> u32 {
         match &self.application {
             Application::Emitter(emitter) => emitter.flow_hash(now, own),
@@ -262,7 +256,6 @@ impl Endpoint {
     }
 
     /// Records time-dependent measurements after everything possible has been sent.
-    #[inline]
     pub(super) fn settle(&mut self, now: Instant) {
         match (&self.application, &self.connection) {
             (Application::Sender(_), Some(connection)) => {

@@ -50,7 +50,6 @@ impl MeasuredLink {
     }
 
     /// Accepts a packet for this link.
-    #[inline]
     pub(super) fn arrive(&mut self, now: Instant, id: PacketId, pool: &mut Pool) {
         self.catch_up(now, pool);
         let arrival = pool.arrival(id, self.link.port().reads_packets());
@@ -64,7 +63,6 @@ impl MeasuredLink {
     /// Does everything that was due by `now`, each action at its own time. Other components
     /// notice none of this before a packet leaves. Therefore it can wait until the next packet
     /// enters or leaves, or until the link's state is read.
-    #[inline]
     pub(super) fn catch_up(&mut self, now: Instant, pool: &mut Pool) {
         loop {
             // A packet that finds the transmitter ready leaves now, not at the time when it
@@ -85,12 +83,10 @@ impl MeasuredLink {
     }
 
     /// The next packet that has left by `now`. Everything up to `now` must be done.
-    #[inline]
     pub(super) fn collect(&mut self, now: Instant) -> Option<PacketId> {
         self.link.collect(now)
     }
 
-    #[inline]
     fn measure(&mut self, now: Instant) {
         if !self.gauges.is_empty() {
             let depth = self.link.port().depth().packets;
@@ -101,7 +97,6 @@ impl MeasuredLink {
     }
 
     /// A time before which no packet can leave.
-    #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         let mut at = self.link.next_arrival();
         let resumes = self.pauses.resume(self.reached);
@@ -113,7 +108,6 @@ impl MeasuredLink {
     }
 
     /// The medium that it shares.
-    #[inline]
     pub(super) fn medium(&self) -> Option<u32> {
         self.medium
     }
@@ -139,7 +133,6 @@ impl MeasuredLink {
     }
 
     /// Whether packets that leave it are passed to the observer.
-    #[inline]
     pub(super) fn is_captured(&self) -> bool {
         self.captured
     }
@@ -242,7 +235,6 @@ impl Ramp {
     }
 
     /// Records the total bytes sent until an event at `now`, and the rate in bytes per second.
-    #[inline]
     pub(super) fn observe(&mut self, now: Instant, sent: u64, rate: Option<u64>) {
         if now.as_nanos() >= self.next
             && self.reached.is_none()

@@ -60,7 +60,6 @@ impl Average {
     }
 
     /// Sets the value from `now` on.
-    #[inline]
     pub(super) fn set(&mut self, now: Instant, value: u64) {
         if value == self.value {
             return;

@@ -191,7 +191,6 @@ impl Engine {
         self.agenda.set(CLOCK, at.into_iter().flatten().min());
     }
 
-    #[inline]
     fn note_link(&mut self, index: u32) {
         if let Some(link) = self.links.get(index as usize) {
             let medium = link.medium();
@@ -211,7 +210,6 @@ impl Engine {
         }
     }
 
-    #[inline]
     fn note_endpoint(&mut self, index: u32) {
         if let Some(endpoint) = self.endpoints.get(index as usize) {
             let before = self.links.len() + self.media.len() + 1;

@@ -111,14 +111,12 @@ impl Pool {
     }
 
     /// The endpoint that a packet is sent to, and the number of links that it has entered.
-    #[inline]
     pub(super) fn heading(&self, id: PacketId) -> Option<(u32, u16)> {
         let label = &self.packets.get(id.0 as usize)?.label;
         Some((label.to, label.hop))
     }
 
     /// Counts one more link for a packet.
-    #[inline]
     pub(super) fn enter_link(&mut self, id: PacketId) {
         if let Some(packet) = self.packets.get_mut(id.0 as usize) {
             packet.label.hop = packet.label.hop.saturating_add(1);
@@ -126,7 +124,6 @@ impl Pool {
     }
 
     /// A packet's description for a port. The fields for control laws are only set if `read` is.
-    #[inline]
     pub(super) fn arrival(&self, id: PacketId, read: bool) -> Arrival {
         let Some(packet) = self.packets.get(id.0 as usize) else {
             return Arrival {
@@ -162,7 +159,6 @@ impl Pool {
     /// Removes a packet and writes its datagram to the front of `buffer`. The buffer must
     /// contain zeros, and should be wiped afterwards. `None` if there is no such packet or not
     /// enough room.
-    #[inline]
     pub(super) fn take(&mut self, id: PacketId, buffer: &mut [u8]) -> Option<Taken> {
         let (_, taken) = self.copy(id, buffer)?;
         self.free.push(id.0);
@@ -171,7 +167,6 @@ impl Pool {
 
     /// Like [`take`](Self::take), but the packet stays in the pool. Also returns the endpoint
     /// that it is sent to.
-    #[inline]
     pub(super) fn copy(&self, id: PacketId, buffer: &mut [u8]) -> Option<(u32, Taken)> {
         let packet = self.packets.get(id.0 as usize)?;
         let out = buffer.get_mut(..packet.len as usize)?;
@@ -225,7 +220,6 @@ pub(super) struct Taken {
 impl Taken {
     /// Zeroes the datagram in `buffer` again. The bytes between head and tail are still zero,
     /// because they are application data, and opening a packet without a cipher changes no byte.
-    #[inline]
     pub(super) fn wipe(&self, buffer: &mut [u8]) {
         let tail = self.len.saturating_sub(TAIL);
         for range in [0..self.head.min(self.len), tail..self.len] {
@@ -237,25 +231,21 @@ impl Taken {
 }
 
 impl shim::Outer for Packet {
-    #[inline]
     fn source_hash(&self) -> u32 {
         self.label.flow_hash
     }
 
-    #[inline]
     fn source(&self) -> Option<IpAddr> {
         Some(self.label.source.into())
     }
 
     /// None at a host's own port, which does not decrement the TTL.
-    #[inline]
     fn ttl(&self) -> Option<u8> {
         (self.label.hop > 1).then(|| self.taken().ttl)
     }
 }
 
 impl Packet {
-    #[inline]
     fn taken(&self) -> Taken {
         let forwarded = self.label.hop.saturating_sub(1);
         Taken {
@@ -272,7 +262,6 @@ impl Packet {
     }
 
     /// Stores a datagram without its zeros. Returns false if it must be stored completely.
-    #[inline]
     fn keep(&mut self, datagram: &[u8]) -> bool {
         self.len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
         if let Some((body, tail)) = datagram.split_last_chunk::<TAIL>() {
@@ -288,7 +277,6 @@ impl Packet {
         false
     }
 
-    #[inline]
     fn restore(&self, out: &mut [u8]) {
         if let Some((body, tail)) = out.split_last_chunk_mut::<TAIL>() {
             *tail = self.tail;
@@ -308,7 +296,6 @@ fn ip_bytes(datagram: usize) -> u32 {
 }
 
 /// Length without trailing zeros, rounded up to words of 32 bytes.
-#[inline]
 fn used(body: &[u8]) -> usize {
     let (words, rest) = body.as_chunks::<32>();
     if rest.iter().any(|byte| *byte != 0) {
@@ -334,7 +321,6 @@ pub(super) struct Marking<'a> {
 }
 
 impl Owner<PacketId> for Marking<'_> {
-    #[inline]
     fn mark(&mut self, id: &mut PacketId, answer: &Answer) {
         self.pool.mark(*id, answer, self.router);
     }

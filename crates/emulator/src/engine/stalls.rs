@@ -23,7 +23,6 @@ impl Pauses {
     }
 
     /// The end of the stall that includes `at`, or `at` itself.
-    #[inline]
     pub(super) fn resume(&self, at: Instant) -> Instant {
         if self.0.is_empty() {
             return at;
@@ -76,13 +75,11 @@ impl Stalls {
     }
 
     /// True if there are none.
-    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.pauses.is_empty()
     }
 
     /// The end of the stall of `node` that includes `at`, or `at` itself.
-    #[inline]
     pub(super) fn resume(&self, node: usize, at: Instant) -> Instant {
         self.pauses.get(node).map_or(at, |own| own.resume(at))
     }

@@ -187,7 +187,6 @@ impl Flows {
     }
 
     /// Records that the last recorded packet passes before its class's queue.
-    #[inline]
     pub(crate) fn on_first(&mut self, heard: bool, bytes: u32) {
         let (bytes, newcomer) = (u64::from(bytes), self.is_newcomer(self.noted));
         let class = self.sparse.class_mut(heard);

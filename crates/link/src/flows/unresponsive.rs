@@ -106,7 +106,6 @@ impl Watch {
     }
 
     /// Whether any flow is set aside, so that packets must be matched to flows.
-    #[inline]
     pub(super) const fn acts(&self) -> bool {
         self.acting
     }
@@ -189,7 +188,6 @@ impl Watch {
         (self.acting, self.busy) = (false, false);
     }
 
-    #[inline]
     fn record(&mut self, place: Place) -> Option<&mut Record> {
         self.records.get_mut(place.set)?.get_mut(place.way)
     }
@@ -234,7 +232,6 @@ impl Watch {
 
 impl Flows {
     /// Records the change of rate that an answer allows a flow.
-    #[inline]
     pub(in super::super) fn on_answer(&mut self, arrival: &Arrival, change: RateChange) {
         let place = self.find(arrival.flow_hash);
         if let Some(record) = place.and_then(|place| self.watch.record(place)) {
@@ -330,7 +327,6 @@ struct Record {
 }
 
 impl Record {
-    #[inline]
     fn on_answer(&mut self, packet: u32, change: RateChange) {
         let delta = (change.delta >> 16).clamp(i32::MIN.into(), i32::MAX.into());
         self.told = self.told.saturating_add(delta as i32);

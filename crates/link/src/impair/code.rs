@@ -58,7 +58,6 @@ struct Cut {
 
 impl Code {
     /// Bytes on the wire for a packet of `bytes`.
-    #[inline]
     pub fn coded(&self, bytes: u32) -> u32 {
         let cut = self.cut(bytes);
         let words = bytes.div_ceil(cut.data).max(1);
@@ -105,7 +104,6 @@ impl Code {
         })
     }
 
-    #[inline]
     fn cut(&self, bytes: u32) -> Cut {
         let redundancy = match self.short {
             Some(short) if bytes < short.below => short.redundancy,
@@ -144,7 +142,6 @@ impl Code {
 }
 
 /// ⌊`whole` · `millionths` / 10⁶⌋.
-#[inline]
 fn share(whole: u64, millionths: u32) -> u64 {
     whole * u64::from(millionths) / MILLION
 }

@@ -42,7 +42,6 @@ impl Probability {
         self.0
     }
 
-    #[inline]
     fn happens(self, random: &mut Random) -> bool {
         u64::from(random.next_u32()) < self.0
     }
@@ -65,13 +64,11 @@ impl Random {
     }
 
     /// 32 uniform bits.
-    #[inline]
     pub fn next_u32(&mut self) -> u32 {
         self.0.next_u32()
     }
 
     /// A uniform number below `bound`; 0 if `bound` is 0. The bias is less than `bound` / 2^64.
-    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.0.next_u64()) * u128::from(bound);
         u64::try_from(wide >> 64).unwrap_or(0)

@@ -300,14 +300,12 @@ impl<P> Port<P> {
     }
 
     /// Returns true if a control law is installed.
-    #[inline]
     pub fn has_controller(&self) -> bool {
         self.law.controller().is_some()
     }
 
     /// Returns true if the port looks at the contents of packets, either for a control law or to
     /// separate them.
-    #[inline]
     pub fn reads_packets(&self) -> bool {
         self.has_controller() || matches!(self.queues, Queues::Two(_))
     }

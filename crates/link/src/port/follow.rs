@@ -54,13 +54,11 @@ impl Follow {
     }
 
     /// The time of the next look.
-    #[inline]
     pub(super) fn due(&self) -> Instant {
         self.last + STEP
     }
 
     /// Bytes per second over the last looks.
-    #[inline]
     pub(super) const fn rate(&self) -> u64 {
         self.rate
     }

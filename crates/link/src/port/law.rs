@@ -45,7 +45,6 @@ impl Law {
     }
 
     /// Makes a packet foreign if the law does not answer its protocol.
-    #[inline]
     pub(super) fn read(&self, carried: &mut Carried) {
         let foreign = match (self.own, &*carried) {
             (None, Carried::Own(_)) => true,
@@ -76,7 +75,6 @@ impl Law {
     }
 
     /// The time on the law's clock.
-    #[inline]
     const fn clock(&self, now: Instant) -> Instant {
         Instant::from_nanos(now.as_nanos().saturating_sub(self.stalled))
     }
@@ -125,7 +123,6 @@ impl Law {
     }
 
     /// Passes an arriving packet or run that does not count for the law.
-    #[inline]
     pub(super) fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         let now = self.clock(now);
         if let Some(controller) = &mut self.controller {
@@ -186,7 +183,6 @@ impl Law {
         }
     }
 
-    #[inline]
     fn refresh(&mut self) {
         self.timer = self
             .controller
@@ -197,7 +193,6 @@ impl Law {
 }
 
 /// The time `nanos` ns after `at`.
-#[inline]
 const fn after(at: Instant, nanos: u64) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_add(nanos))
 }
@@ -228,13 +223,11 @@ impl Pulse {
     }
 
     /// The next beat.
-    #[inline]
     pub(super) const fn due(&self) -> Instant {
         self.due
     }
 
     /// Records the arrival of a packet, after everything that was due by then.
-    #[inline]
     pub(super) fn on_arrival(&mut self, now: Instant) {
         self.idle = 0;
         if self.due == Instant::FAR_FUTURE {

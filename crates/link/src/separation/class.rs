@@ -44,7 +44,6 @@ impl<P> Class<P> {
         }
     }
 
-    #[inline]
     pub(super) fn measure(&mut self) {
         let (first, queue) = (self.first.waiting(), self.queue.depth());
         self.depth = Depth {
@@ -53,7 +52,6 @@ impl<P> Class<P> {
         };
     }
 
-    #[inline]
     pub(super) fn pop(&mut self, now: Instant, owner: &mut dyn Owner<P>) -> Popped<P> {
         let popped = match self.first.take() {
             None => self.queue.pop(now, owner),
@@ -172,13 +170,11 @@ pub(super) struct Window {
 
 impl Window {
     /// Nanoseconds since its start.
-    #[inline]
     pub(super) fn elapsed(&self, now: Instant) -> u64 {
         now.as_nanos().saturating_sub(self.start.as_nanos())
     }
 
     /// Whether a window has passed, so that the average is new.
-    #[inline]
     pub(super) fn poll(&mut self, now: Instant) -> bool {
         let elapsed = self.elapsed(now);
         if elapsed >= WINDOW_NANOS {

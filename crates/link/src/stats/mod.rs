@@ -376,7 +376,6 @@ impl Gauge {
     }
 }
 
-#[inline]
 fn bucket_of(value: u64) -> usize {
     if value < SUB {
         return value as usize;

@@ -240,7 +240,6 @@ impl Router {
     }
 
     /// Checks a packet, finds its output port, and decrements its TTL.
-    #[inline]
     fn examine(
         &mut self,
         from: usize,
@@ -313,14 +312,12 @@ impl Router {
     }
 
     /// The hops that the kernel subtracts between port `port`'s interface and a network card.
-    #[inline]
     fn kernel_hops(&self, port: usize) -> u8 {
         let forwards = |port: &RouterPort| port.settings.kernel_forwards;
         u8::from(self.ports.get(port).is_some_and(forwards))
     }
 
     /// Whether this is one of the router's own addresses.
-    #[inline]
     fn is_own(&self, address: IpAddr) -> bool {
         match self.own.len() {
             0..=8 => self.own.contains(&address),

@@ -57,17 +57,14 @@ struct Forwarded<'a> {
 }
 
 impl shim::Outer for Forwarded<'_> {
-    #[inline]
     fn source_hash(&self) -> u32 {
         self.layout.source_hash(self.bytes, self.seed)
     }
 
-    #[inline]
     fn source(&self) -> Option<IpAddr> {
         self.layout.source(self.bytes)
     }
 
-    #[inline]
     fn ttl(&self) -> Option<u8> {
         let ttl = self.layout.ttl(self.bytes)?;
         Some(ttl.saturating_add(self.before))
@@ -90,7 +87,6 @@ impl Classifier {
     /// Returns the fields of a packet that a port needs, and the place of its feedback. `before`
     /// counts the hops that the host's kernel subtracted from the TTL before the router read the
     /// packet.
-    #[inline]
     pub fn classify(&self, bytes: &[u8], layout: &Layout, before: u8) -> (Arrival, Carrier) {
         self.classify_first(bytes, layout, layout.len(), before)
     }
@@ -106,7 +102,6 @@ impl Classifier {
     }
 
     /// Returns the fields of a packet for ports that never look into packets.
-    #[inline]
     pub fn unread(layout: &Layout) -> (Arrival, Carrier) {
         let arrival = Arrival {
             bytes: u32::try_from(layout.len()).unwrap_or(u32::MAX),
@@ -118,7 +113,6 @@ impl Classifier {
 
     /// Classifies the first segment of a super-packet like [`classify`](Self::classify). Cut
     /// out, this segment is an IP packet of `packet` bytes.
-    #[inline]
     pub fn classify_first(
         &self,
         bytes: &[u8],
@@ -135,7 +129,6 @@ impl Classifier {
         (arrival, carrier)
     }
 
-    #[inline]
     fn carried(
         &self,
         bytes: &[u8],
@@ -170,7 +163,6 @@ impl Classifier {
 
 /// Writes a port's answer into a packet, or into segment `index` of a super-packet. A segment
 /// without a valid shim stays unchanged. `row` keeps state from one segment to the next.
-#[inline]
 pub fn write_answer(
     frame: &mut Frame,
     index: u32,
@@ -193,7 +185,6 @@ pub fn write_answer(
 /// Whether all packets of a super-packet carry the same request to a port: either none has a
 /// shim, or all have one of the same kind, and for XCP an identical one. Packets that a sender
 /// sent together usually do, unless only some of them have a shim or are already stamped.
-#[inline]
 pub(super) fn tell_alike(bytes: &[u8], whole: &Super) -> bool {
     if !whole.is_udp() {
         return true;

@@ -26,7 +26,6 @@ impl Deadlines {
     }
 
     /// The earliest time and its port.
-    #[inline]
     pub(super) fn first(&self) -> Option<(usize, Instant)> {
         if self.ports.len() <= FEW {
             let times = self.ports.iter().enumerate();
@@ -39,7 +38,6 @@ impl Deadlines {
     }
 
     /// Sets the time of a port.
-    #[inline]
     pub(super) fn set(&mut self, port: usize, at: Instant) {
         let Some((place, known)) = self.ports.get_mut(port) else {
             return;

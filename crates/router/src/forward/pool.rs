@@ -43,7 +43,6 @@ pub fn cost(len: usize) -> Option<usize> {
 }
 
 /// Returns the smallest class that holds `len` bytes, or the number of classes if none does.
-#[inline]
 fn class_of(len: usize) -> usize {
     if len <= USUAL {
         // 256, 512, 1024, 2048: determined by the leading bit.
@@ -118,7 +117,6 @@ impl Pool {
     }
 
     /// Takes a buffer of at least `len` bytes; `None` at the limit, or beyond the largest class.
-    #[inline]
     pub fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
         self.take_of(class_of(len))
     }
@@ -179,14 +177,12 @@ impl Pool {
 
     /// Turns `buffer`, with the packet at its start, into a frame without copying, and replaces
     /// it by a new buffer of the same size. `None` at the limit.
-    #[inline]
     pub fn swap(&mut self, buffer: &mut Box<[u8]>, len: usize, offload: Offload) -> Option<Frame> {
         let other = self.take(buffer.len())?;
         Some(Frame::new(std::mem::replace(buffer, other), len, offload))
     }
 
     /// Copies a packet into a frame; `None` at the limit.
-    #[inline]
     pub fn copy(&mut self, bytes: &[u8], offload: Offload) -> Option<Frame> {
         let mut buffer = self.take(bytes.len())?;
         buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -207,7 +203,6 @@ impl Pool {
     }
 
     /// Takes back a buffer that belongs to no account.
-    #[inline]
     pub fn give_buffer(&mut self, buffer: Box<[u8]>) {
         match self.free.get_mut(class_of(buffer.len())) {
             Some(free) => {
@@ -229,7 +224,6 @@ impl Pool {
     }
 
     /// The bytes of unused buffers.
-    #[inline]
     fn spare(&self) -> usize {
         self.allocated - self.used
     }
@@ -308,7 +302,6 @@ impl Pool {
     /// Releases, a few at a time, buffers that have not been needed recently. Returns true once
     /// this is finished and has released enough that the caller should have the allocator return
     /// memory to the system.
-    #[inline]
     pub fn tidy(&mut self, now: Instant) -> bool {
         self.tidy_at().is_some_and(|at| at <= now) && self.tidy_now(now)
     }
@@ -382,13 +375,11 @@ impl Frame {
     }
 
     /// Returns the packet's bytes.
-    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.buffer.get(..self.len as usize).unwrap_or(&[])
     }
 
     /// Number of IP packets that the frame consists of.
-    #[inline]
     pub fn packets(&self) -> u32 {
         let Some(gso) = self.offload.gso else {
             return 1;
@@ -414,7 +405,6 @@ impl Frame {
     }
 
     /// Returns the packet's bytes for rewriting.
-    #[inline]
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.buffer.get_mut(..self.len as usize).unwrap_or(&mut [])

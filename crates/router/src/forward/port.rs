@@ -72,7 +72,6 @@ pub enum Trust {
 
 impl Trust {
     /// Returns true if shims from `source` that arrive on port `from` are trusted.
-    #[inline]
     pub fn covers(&self, from: usize, source: IpAddr) -> bool {
         match self {
             Self::All => true,
@@ -113,7 +112,6 @@ impl RouterPort {
 
     /// Passes `packets` packets on to the port, with their shims if these are trusted. Otherwise
     /// removes the feedback and counts the packets.
-    #[inline]
     pub(super) fn heed(
         &mut self,
         believed: bool,
@@ -168,7 +166,6 @@ impl RouterPort {
     }
 
     /// Returns true if a super-packet of `bytes` in total may pass uncut.
-    #[inline]
     pub fn passes_whole(&self, bytes: usize) -> bool {
         let fast = self.link.port().rate().is_none_or(|rate| {
             (bytes as u64).saturating_mul(1_000_000) <= rate.saturating_mul(WHOLE_MICROS)

@@ -256,7 +256,6 @@ impl Router {
 }
 
 /// Whether this is a valid source address for a forwarded packet.
-#[inline]
 pub(super) fn is_source(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => {
@@ -275,7 +274,6 @@ pub(super) fn is_source(address: IpAddr) -> bool {
 /// Whether a packet for the router itself may have this source address. It must belong to a
 /// single host, possibly on the link on which the packet arrived (RFC 1812 §5.3.7, RFC 4291
 /// §2.5.2, §2.5.3, §2.7).
-#[inline]
 pub(super) fn is_neighbour(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => {
@@ -296,7 +294,6 @@ fn is_of_one_link(address: IpAddr) -> bool {
 }
 
 /// Whether a packet may be forwarded to this address. Multicast is not routed.
-#[inline]
 pub(super) fn is_destination(address: IpAddr) -> bool {
     is_source(address)
 }

@@ -74,7 +74,6 @@ pub(super) struct PacketStore {
 }
 
 impl PacketStore {
-    #[inline]
     fn write(&mut self, packet: &mut Frame, index: u32, answer: &Answer) {
         let router = Identity {
             hops: packet.hops,
@@ -89,17 +88,14 @@ impl Owner<Frame> for PacketStore {
         packet.packets()
     }
 
-    #[inline]
     fn mark(&mut self, packet: &mut Frame, answer: &Answer) {
         self.write(packet, 0, answer);
     }
 
-    #[inline]
     fn mark_one(&mut self, run: &mut Frame, index: u32, answer: &Answer) {
         self.write(run, index, answer);
     }
 
-    #[inline]
     fn dropped(&mut self, packet: Frame, _cause: DropCause) {
         self.pool.give(packet);
     }
@@ -249,7 +245,6 @@ impl Router {
     }
 
     /// Counts packets written to the interface of port `port`, by whether it accepted them.
-    #[inline]
     pub fn wrote(&mut self, port: usize, packets: u64, taken: bool) {
         if let Some(port) = self.ports.get_mut(port) {
             if taken {
@@ -367,7 +362,6 @@ impl Router {
     }
 
     /// The routes of packets that arrive on port `from`.
-    #[inline]
     pub(super) fn routes_of(&self, from: usize) -> &RouteTable<Target> {
         match self.entries.get(from) {
             Some(Some(table)) => table,
@@ -451,7 +445,6 @@ pub(super) struct KernelHops {
 
 impl KernelHops {
     /// Records in a packet the hops that this machine subtracts.
-    #[inline]
     pub(super) fn note(self, frame: &mut Option<Frame>) {
         if let Some(frame) = frame {
             frame.hops = self.hops();
@@ -459,7 +452,6 @@ impl KernelHops {
     }
 
     /// The hops that the whole machine subtracts.
-    #[inline]
     pub(super) fn hops(self) -> u8 {
         self.before.saturating_add(1).saturating_add(self.behind)
     }

@@ -12,7 +12,6 @@ pub(super) const TICK: Duration = Duration::from_nanos(1);
 impl Router {
     /// Returns the next packet for the interface of `port`. After writing it, return it to the
     /// pool with [`Pool::give`](super::Pool::give).
-    #[inline]
     pub fn poll(&mut self, now: Instant, port: usize) -> Option<Frame> {
         let place = self.ports.get_mut(port)?;
         let frame = place.link.poll(now, &mut self.store);
@@ -25,7 +24,6 @@ impl Router {
 
     /// Records that a port has nothing more to do at `now`. Its next deadline is read only when
     /// it matters, because usually more packets arrive first.
-    #[inline]
     fn rest(&mut self, now: Instant, port: usize) {
         if self.resting.is_some_and(|(other, _)| other != port) {
             self.settle();
@@ -46,7 +44,6 @@ impl Router {
     }
 
     /// Marks a port as having work now.
-    #[inline]
     pub(super) fn wake(&mut self, port: usize) {
         if self.resting.is_some_and(|(resting, _)| resting == port) {
             self.resting = None;
@@ -56,7 +53,6 @@ impl Router {
 
     /// Returns a port that has work to do by `now`. [`poll`](Self::poll) it until it returns
     /// nothing, then call this function again for the next port.
-    #[inline]
     #[must_use]
     pub fn due(&mut self, now: Instant) -> Option<usize> {
         if self.meter_due <= now {
@@ -68,7 +64,6 @@ impl Router {
     }
 
     /// Returns when any port has work to do next.
-    #[inline]
     #[must_use]
     pub fn deadline(&mut self) -> Option<Instant> {
         self.settle();

@@ -155,7 +155,6 @@ pub struct RouteTable<T> {
 
 impl<T> RouteTable<T> {
     /// Returns the next hop of the longest prefix that contains `destination`.
-    #[inline]
     pub fn lookup(&self, destination: IpAddr) -> Option<&T> {
         match destination {
             IpAddr::V4(address) => self.hops.get(self.v4.lookup(address)?),
@@ -194,7 +193,6 @@ impl Entry {
         Self(u32::from(length) << HOP_BITS | hop)
     }
 
-    #[inline]
     fn deeper(self) -> Option<usize> {
         (self.0 & DEEPER != 0).then_some((self.0 & !DEEPER) as usize)
     }
@@ -362,7 +360,6 @@ impl Table {
     }
 
     /// The next hop of the longest prefix that contains `address`.
-    #[inline]
     pub(super) fn lookup(&self, address: Ipv4Addr) -> Option<usize> {
         let [a, b, c, d] = address.octets();
         let first = usize::from(u16::from_be_bytes([a, b]));
@@ -375,7 +372,6 @@ impl Table {
     }
 
     /// The entry for a byte, in the table that starts at `begin`.
-    #[inline]
     fn entry(&self, begin: usize, byte: u8) -> Option<Entry> {
         let (header, runs) = self.packed.get(begin..)?.split_first_chunk::<HEADER>()?;
         let quarter = usize::from(byte >> 6);

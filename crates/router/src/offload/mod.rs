@@ -87,7 +87,6 @@ impl Offload {
     ///
     /// # Errors
     /// [`BadVnet`]. Offsets are checked later, where they are used.
-    #[inline]
     pub fn parse(header: &VnetHeader) -> Result<Self, BadVnet> {
         let &[flags, kind, _, _, s0, s1, c0, c1, o0, o1] = header;
         let checksum = (flags & NEEDS_CHECKSUM != 0).then_some(Partial {
@@ -124,7 +123,6 @@ impl Offload {
     }
 
     /// Returns the header for a packet whose IP and upper-layer headers have `header_len` bytes.
-    #[inline]
     pub fn emit(&self, header_len: u16) -> VnetHeader {
         let mut header = [0; VNET_LEN];
         let [flags, kind, h0, h1, s0, s1, c0, c1, o0, o1] = &mut header;

@@ -111,7 +111,6 @@ impl Super {
     }
 
     /// Returns the UDP or TCP payload of packet `index`.
-    #[inline]
     pub fn segment_payload<'b>(&self, bytes: &'b [u8], index: usize) -> &'b [u8] {
         let size = usize::from(self.gso.size);
         let rest = self
@@ -123,7 +122,6 @@ impl Super {
     }
 
     /// Returns true if it consists of UDP datagrams.
-    #[inline]
     pub const fn is_udp(&self) -> bool {
         matches!(self.gso.kind, GsoKind::Udp)
     }
@@ -141,7 +139,6 @@ impl Super {
     /// Writes packet `index` of the super-packet `bytes` to the front of `out`. Returns its
     /// length and its offload: the checksum is still partial. `None` if there is no such packet
     /// or `out` is too short.
-    #[inline]
     pub fn segment(&self, bytes: &[u8], index: usize, out: &mut [u8]) -> Option<(usize, Offload)> {
         let last = self.segments() - 1;
         if index > last {

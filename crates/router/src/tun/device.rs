@@ -173,7 +173,6 @@ impl Device {
     /// # Errors
     /// Errors of the interface, or [`io::ErrorKind::InvalidData`] for a packet with an invalid
     /// virtio-net header.
-    #[inline]
     pub fn read(
         &self,
         start: &mut [u8],
@@ -198,7 +197,6 @@ impl Device {
     ///
     /// # Errors
     /// Errors of the interface.
-    #[inline]
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
         (&self.file).write_vectored(parts).map(drop)
     }
@@ -360,7 +358,6 @@ impl Ingress {
     ///
     /// # Errors
     /// See [`Device::read`].
-    #[inline]
     pub(super) fn read(&mut self, device: &Device) -> io::Result<Option<Read<'_>>> {
         if self.in_large {
             let Some((len, offload)) = device.read(&mut self.large, None)? else {

@@ -93,7 +93,6 @@ impl Driver {
     }
 
     /// The current time.
-    #[inline]
     pub fn now(&self) -> Instant {
         since(self.start)
     }
@@ -300,7 +299,6 @@ impl Driver {
     }
 }
 
-#[inline]
 fn since(start: Clock) -> Instant {
     #[expect(
         clippy::disallowed_methods,

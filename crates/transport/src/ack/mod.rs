@@ -100,7 +100,6 @@ impl AckDelay {
 
     /// Returns true if an ACK would let the sender declare a packet lost that no ACK has shown
     /// missing.
-    #[inline]
     fn reordered(&self, late: bool, largest: u64, ranges: &ReceivedRanges) -> bool {
         match self.reordering {
             0 => false,
@@ -119,7 +118,6 @@ impl AckDelay {
 
     /// Delays an ACK that would be out of proportion for as long as possible. `before` is the
     /// deadline before the last packet.
-    #[inline]
     pub fn postpone(&mut self, now: Instant, before: Option<Instant>) {
         if self.due(now) {
             self.due_at = before.or(Some(now + self.max_delay));
@@ -148,26 +146,22 @@ impl AckDelay {
 
     /// Returns the latest time for sending an ACK. Unless this is after `now`, the next
     /// datagram must contain it immediately.
-    #[inline]
     pub const fn deadline(&self) -> Option<Instant> {
         self.due_at
     }
 
     /// Returns true if an ACK is due.
-    #[inline]
     pub fn due(&self, now: Instant) -> bool {
         self.due_at.is_some_and(|at| at <= now)
     }
 
     /// Returns true if an ACK would report anything new, so that it is worth adding to any
     /// packet.
-    #[inline]
     pub const fn news(&self) -> bool {
         self.news
     }
 
     /// Returns how long ago the largest packet arrived: the delay field of the ACK frame.
-    #[inline]
     pub const fn held(&self, now: Instant) -> Duration {
         // [9000 13.2.5 own-delay]
         now.saturating_since(self.largest_at)
@@ -179,7 +173,6 @@ impl AckDelay {
     }
 
     /// Records that an ACK frame with this largest number was sent.
-    #[inline]
     pub const fn on_ack_sent(&mut self, largest: u64) {
         self.reported = Some(largest);
         self.eliciting = 0;

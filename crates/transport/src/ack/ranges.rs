@@ -142,7 +142,6 @@ impl ReceivedRanges {
     }
 
     /// Returns the largest number received, even if it was pruned.
-    #[inline]
     pub const fn largest(&self) -> Option<u64> {
         self.largest
     }

@@ -88,7 +88,6 @@ impl LocalIds {
     }
 
     /// Returns true if the peer accepts more ids than it has left of those that were issued.
-    #[inline]
     pub fn is_short(&self) -> bool {
         self.next_sequence > 1 && self.entries.len() < self.limit
     }
@@ -131,7 +130,6 @@ impl LocalIds {
     }
 
     /// Returns true if [`next_frame`](Self::next_frame) may return a frame.
-    #[inline]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

@@ -80,7 +80,6 @@ impl RemoteIds {
     }
 
     /// Returns the id for the current path.
-    #[inline]
     pub fn current(&self) -> &RemoteId {
         &self.current
     }
@@ -288,7 +287,6 @@ impl RemoteIds {
     }
 
     /// Returns true if [`next_retirement`](Self::next_retirement) returns anything.
-    #[inline]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

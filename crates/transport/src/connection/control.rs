@@ -97,7 +97,6 @@ impl Control {
     }
 
     /// Returns true if a frame is due.
-    #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.handshake_done
             || self.token_due

@@ -41,7 +41,6 @@ impl FrameOwners<'_> {
         }
     }
 
-    #[inline]
     fn on_acked(&mut self, number: u64, packet: &SentPacket<Carried>) {
         let carried = &packet.frames;
         self.sources.on_acked(self.space, carried, &mut self.acked);

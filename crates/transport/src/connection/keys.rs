@@ -113,7 +113,6 @@ impl LevelKeys {
     }
 
     /// Returns true if there are keys of 0-RTT packets.
-    #[inline]
     pub(super) const fn has_early(&self) -> bool {
         self.zero_rtt.is_some()
     }
@@ -156,7 +155,6 @@ impl LevelKeys {
     ///
     /// # Errors
     /// Returns [`KeyUpdateError`] if the peer acknowledges packets under keys that it doesn't use.
-    #[inline]
     pub(super) fn on_ack(&mut self, largest: u64, generation: u64) -> Result<(), KeyUpdateError> {
         match &mut self.one_rtt {
             Some(keys) => keys.on_ack(largest, generation),
@@ -171,20 +169,17 @@ impl LevelKeys {
     }
 
     /// Updates the 1-RTT keys if they have sealed enough packets. Returns true if it did.
-    #[inline]
     pub(super) fn renew(&mut self, now: Instant) -> bool {
         let keys = self.one_rtt.as_mut();
         keys.is_some_and(|keys| keys.wants_update(now) && keys.begin_update(now))
     }
 
     /// Returns the key phase of 1-RTT packets, once there are keys.
-    #[inline]
     pub(super) fn phase(&self) -> Option<bool> {
         self.one_rtt.as_ref().map(|keys| keys.phase().0)
     }
 
     /// Returns true if packets of this space can be sealed and opened.
-    #[inline]
     pub(super) fn has(&self, space: SpaceId) -> bool {
         match space {
             SpaceId::Initial => self.initial.is_some(),
@@ -214,7 +209,6 @@ impl LevelKeys {
     }
 
     /// Returns the number of bytes that sealing adds.
-    #[inline]
     pub(super) fn tag_len(&self, space: SpaceId) -> usize {
         match (space, &self.one_rtt) {
             (SpaceId::Data, Some(keys)) => keys.tag_len(),
@@ -226,7 +220,6 @@ impl LevelKeys {
 
     /// Decrypts a packet in place. `expected` is one more than the largest number decrypted in its
     /// space.
-    #[inline]
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -303,7 +296,6 @@ impl LevelKeys {
     }
 
     /// Seals a finished packet in place, first the payload and then the header.
-    #[inline]
     pub(super) fn seal(
         &mut self,
         space: SpaceId,
@@ -347,7 +339,6 @@ const fn first_byte_bits(short: bool) -> u8 {
 }
 
 /// Removes header protection. The length of the packet number is only readable afterwards.
-#[inline]
 fn unmask(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) -> Option<()> {
     let [first_mask, number_mask @ ..] = mask;
     let first = packet.first_mut()?;
@@ -362,7 +353,6 @@ fn unmask(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) -> Op
 }
 
 /// Applies header protection.
-#[inline]
 fn mask_header(packet: &mut [u8], number_at: usize, mask: [u8; 5], short: bool) {
     let [first_mask, number_mask @ ..] = mask;
     let Some(first) = packet.first_mut() else {

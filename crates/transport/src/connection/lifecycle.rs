@@ -42,7 +42,6 @@ impl Lifecycle {
     }
 
     /// Returns true until either side closes or the connection is lost.
-    #[inline]
     pub(super) const fn is_open(&self) -> bool {
         self.state.is_open()
     }
@@ -59,7 +58,6 @@ impl Lifecycle {
 
     /// Returns true once the peer has closed or the connection is gone, so that received packets
     /// are ignored.
-    #[inline]
     pub(super) const fn ignores_input(&self) -> bool {
         self.state.ignores_input()
     }
@@ -150,7 +148,6 @@ impl Lifecycle {
     }
 
     /// Processes a datagram for the connection; see [`CloseState::on_datagram`].
-    #[inline]
     pub(super) fn on_datagram(&mut self, now: Instant, min_rtt: Option<Duration>) {
         self.state.on_datagram(now, min_rtt);
     }
@@ -178,7 +175,6 @@ impl Lifecycle {
     }
 
     /// Upper bound of the probe timeout in all periods that depend on the peer.
-    #[inline]
     pub(super) const fn longest_pto(&self) -> Duration {
         self.idle.longest_pto()
     }
@@ -189,13 +185,11 @@ impl Lifecycle {
     }
 
     /// Restarts the idle timeout after a packet was received and decrypted.
-    #[inline]
     pub(super) fn on_received(&mut self, now: Instant, pto: Duration) {
         self.idle.on_received(now, pto, &mut self.timers);
     }
 
     /// Restarts the idle timeout after an ack-eliciting packet was sent.
-    #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, pto: Duration) {
         self.idle.on_sent(now, pto, &mut self.timers);
     }

@@ -443,7 +443,6 @@ impl Connection {
     }
 
     /// Returns the congestion window of the current path, in bytes.
-    #[inline]
     pub fn congestion_window(&self) -> u64 {
         self.paths.path.window()
     }

@@ -313,7 +313,6 @@ impl Sending<'_> {
     /// A client asks if the server advertised the signal when the resumed session began, and a
     /// server asks if the ClientHello lists the signal. Both answer with the next flight of the
     /// handshake.
-    #[inline]
     pub(super) fn question_ahead(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         if self.sources.handshake.is_complete() {
             return None;

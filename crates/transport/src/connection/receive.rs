@@ -57,7 +57,6 @@ impl Receiving<'_> {
     }
 
     /// Processes a datagram, or keeps it until it can be decrypted.
-    #[inline]
     fn take(&mut self, received: Received, datagram: &mut [u8]) {
         if self.lifecycle.ignores_input() || self.is_from_a_stranger(&received) {
             return;

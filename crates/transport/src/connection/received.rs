@@ -68,13 +68,11 @@ impl Received {
     }
 
     /// Returns true if an ACK is due.
-    #[inline]
     pub(super) fn due(&self, now: Instant) -> bool {
         self.delay.due(now)
     }
 
     /// Returns when an ACK is due.
-    #[inline]
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.delay.deadline()
     }
@@ -85,25 +83,21 @@ impl Received {
     }
 
     /// Returns one more than the largest number decrypted, which is used to expand packet numbers.
-    #[inline]
     pub(super) fn expected(&self) -> u64 {
         self.ranges.largest().map_or(0, |largest| largest + 1)
     }
 
-    #[inline]
     pub(super) fn is_duplicate(&self, number: u64) -> bool {
         self.ranges.contains(number)
     }
 
     /// Returns true if no packet with a larger number was decrypted before.
-    #[inline]
     pub(super) fn is_newest(&self, number: u64) -> bool {
         number >= self.expected()
     }
 
     /// Records a packet after it was decrypted for the first time and processed. If it is the first
     /// of its datagram, `bytes` is the size of this datagram, otherwise 0.
-    #[inline]
     pub(super) fn on_packet(
         &mut self,
         now: Instant,
@@ -134,14 +128,12 @@ impl Received {
     }
 
     /// Returns true if an ACK would contain news for the peer.
-    #[inline]
     pub(super) fn has_news(&self) -> bool {
         self.delay.news()
     }
 
     /// Postpones an ACK that became due if ACKs would otherwise take more than their share. `due`
     /// is when one was due before.
-    #[inline]
     fn keep_proportion(&mut self, now: Instant, due: Option<Instant>) {
         let news = self.delay.due(now) && due.is_none_or(|at| at > now);
         if self.bounded && news && self.credit < LEAST + OVERHEAD {
@@ -158,7 +150,6 @@ impl Received {
 
     /// Returns the number of ranges for which there should be room, if this differs from the
     /// current number.
-    #[inline]
     pub(super) fn wanted_ranges(&self) -> Option<usize> {
         let (held, limit) = (self.ranges.len(), self.ranges.limit());
         if held >= limit && limit < MOST {
@@ -185,14 +176,12 @@ impl Received {
     }
 
     /// Processes the acknowledgement of a packet whose ACK frame reported numbers up to `number`.
-    #[inline]
     pub(super) fn on_ack_acked(&mut self, number: u64) {
         self.ranges.prune(number);
     }
 
     /// Writes an ACK frame of at most `limit` bytes, within the share of bytes received. Returns
     /// the largest number in it, or `None` if there's nothing to report, or no room.
-    #[inline]
     pub(super) fn write_ack(
         &mut self,
         now: Instant,

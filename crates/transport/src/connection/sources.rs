@@ -41,7 +41,6 @@ impl Asked<'_> {
     }
 
     /// Writes ACK_FREQUENCY and returns its sequence number.
-    #[inline]
     fn write_ack_request(&mut self, w: &mut Writer<'_>) -> Option<u64> {
         let interval = self.path.measuring_interval();
         let window = self.path.window() / u64::from(self.path.mtu().max(1));
@@ -60,13 +59,11 @@ pub(super) struct Sources {
 
 impl Sources {
     /// Returns true if the application has data to send, on a stream or in a datagram.
-    #[inline]
     pub(super) fn has_data(&mut self) -> bool {
         self.datagrams.wants_to_send() || self.streams.wants_to_send()
     }
 
     /// Returns the current limit of the sender.
-    #[inline]
     pub(super) fn limit(&mut self) -> pathmark_cc::Limit {
         if self.datagrams.wants_to_send() {
             pathmark_cc::Limit::Window
@@ -76,7 +73,6 @@ impl Sources {
     }
 
     /// Returns true if a source has frames for a packet of `space`.
-    #[inline]
     pub(super) fn have_frames(&mut self, now: Instant, space: SpaceId, path: &Path) -> bool {
         // Data is checked first because it is the most frequent.
         let in_data = space == SpaceId::Data
@@ -135,7 +131,6 @@ impl Sources {
 
     /// Processes the acknowledgement of a packet in `space` with these contents, collecting
     /// acknowledged stream data in `run`.
-    #[inline]
     pub(super) fn on_acked(&mut self, space: SpaceId, carried: &Carried, run: &mut AckedRun) {
         self.streams.gather_acked(&carried.streams, run);
         for range in carried.crypto() {

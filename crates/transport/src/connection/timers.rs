@@ -35,7 +35,6 @@ impl Timer {
 }
 
 /// Returns the earlier of two deadlines.
-#[inline]
 pub(super) fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -148,7 +147,6 @@ impl Idle {
     /// periods are three probe timeouts long (RFC 9000 §10.1, §10.2), and a peer can make its probe
     /// timeout as long as it likes by answering late. The bound limits them to three times this
     /// side's configured idle timeout, or at least a minute.
-    #[inline]
     pub(super) const fn longest_pto(&self) -> Duration {
         self.longest_pto
     }
@@ -168,7 +166,6 @@ impl Idle {
     }
 
     /// Restarts the timer after an ack-eliciting packet was sent.
-    #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, pto: Duration, timers: &mut Timers) {
         if !self.sent_since_received {
             self.sent_since_received = true;

@@ -170,7 +170,6 @@ impl OneRttKeys {
     }
 
     /// Returns the Key Phase bit for packets sealed now.
-    #[inline]
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -181,19 +180,16 @@ impl OneRttKeys {
     }
 
     /// Returns the number of bytes that sealing adds.
-    #[inline]
     pub fn tag_len(&self) -> usize {
         self.current.local.tag_len()
     }
 
     /// Returns the mask for the header of a packet that this side has sealed.
-    #[inline]
     pub fn mask_sent(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.header_local.mask(sample)
     }
 
     /// Returns the mask for the header of a received packet.
-    #[inline]
     pub fn mask_received(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         self.header_remote.mask(sample)
     }
@@ -202,7 +198,6 @@ impl OneRttKeys {
     ///
     /// # Errors
     /// [`SealFailure`].
-    #[inline]
     pub fn seal(
         &mut self,
         pn: u64,
@@ -232,7 +227,6 @@ impl OneRttKeys {
     /// # Errors
     /// [`OpenFailure`]. The packet must be dropped, and with [`OpenFailure::LimitReached`], the
     /// connection must be closed.
-    #[inline]
     pub fn open(
         &mut self,
         now: Instant,
@@ -370,7 +364,6 @@ impl OneRttKeys {
     /// # Errors
     /// [`KeyUpdateError`] if it acknowledges packets of the current phase from an older phase (RFC
     /// 9001 §6.2).
-    #[inline]
     pub fn on_ack(&mut self, largest_acked: u64, generation: u64) -> Result<(), KeyUpdateError> {
         if self.acked || self.first_sent.is_none_or(|first| largest_acked < first) {
             return Ok(());
@@ -392,7 +385,6 @@ impl OneRttKeys {
 
     /// Returns true if the current key has sealed enough packets and
     /// [`begin_update`](Self::begin_update) would succeed.
-    #[inline]
     pub fn wants_update(&self, now: Instant) -> bool {
         // [9001 5.3 update-before-limit]
         self.sealed >= self.update_after && self.may_update(now)

@@ -203,7 +203,6 @@ impl Datagrams {
         self.unblocked |= core::mem::take(&mut self.waits);
     }
 
-    #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.send.waiting.is_empty() || self.busy_flows() > 0
     }

@@ -55,7 +55,6 @@ impl Demux {
         }
     }
 
-    #[inline]
     pub(super) fn by_id(&self, id: &[u8; LOCAL_ID_LEN]) -> Option<ConnectionHandle> {
         self.ids.get(&u64::from_ne_bytes(*id)).copied()
     }
@@ -236,7 +235,6 @@ impl Drained {
 
     /// Forgets expired ids. Ids behind some that expire later are only forgotten after these.
     /// This is cheap enough to be called often.
-    #[inline]
     pub(super) fn forget_old(&mut self, now: Instant, demux: &mut Demux) {
         while let Some((until, _)) = self.ids.front()
             && *until <= now

@@ -238,7 +238,6 @@ impl Endpoint {
 
     /// Determines how to proceed with a datagram. `answer` is cleared, and filled only for
     /// [`DatagramEvent::Respond`].
-    #[inline]
     pub fn handle(
         &mut self,
         now: Instant,
@@ -256,7 +255,6 @@ impl Endpoint {
     }
 
     /// Performs the part of [`handle`](Self::handle) that doesn't open any packet.
-    #[inline]
     pub fn sort(
         &mut self,
         now: Instant,
@@ -407,7 +405,6 @@ impl Endpoint {
     }
 }
 
-#[inline]
 fn known(handle: ConnectionHandle) -> DatagramEvent {
     match handle {
         GONE => DatagramEvent::Nothing,

@@ -10,7 +10,6 @@ pub struct EcnReceived {
 
 impl EcnReceived {
     /// Counts a packet that was decrypted for the first time. Duplicates don't count.
-    #[inline]
     pub const fn on_packet(&mut self, ecn: Ecn) {
         match ecn {
             Ecn::NotEct => {}
@@ -32,7 +31,6 @@ impl EcnReceived {
     }
 
     /// Returns the counts to report, or `None` while no packet has carried a mark.
-    #[inline]
     pub fn counts(&self) -> Option<EcnCounts> {
         (self.counts != EcnCounts::default()).then_some(self.counts)
     }
@@ -237,7 +235,6 @@ impl EcnValidation {
 
     /// Returns the codepoint of the next ack-eliciting packet. Other packets aren't marked (as in
     /// RFC 3168 §6.1.4), because nothing would show if the path dropped them.
-    #[inline]
     pub const fn mark(&self) -> Ecn {
         match self.state {
             EcnState::Testing | EcnState::Capable => self.mark,
@@ -247,13 +244,11 @@ impl EcnValidation {
     }
 
     /// Returns the state of validation.
-    #[inline]
     pub const fn state(&self) -> EcnState {
         self.state
     }
 
     /// Makes the next packet try marks again if it is time. Call this before sending data.
-    #[inline]
     pub fn poll(&mut self, now: Instant) {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
@@ -263,13 +258,11 @@ impl EcnValidation {
 
     /// Returns true if the next marked packet is a trial. It then shouldn't have anything but the
     /// mark that could make it fail.
-    #[inline]
     pub const fn is_tried(&self) -> bool {
         matches!(self.trial, Trial::Due)
     }
 
     /// Records that the ack-eliciting packet `number` was sent with `mark`.
-    #[inline]
     pub fn on_sent(&mut self, number: u64, mark: Ecn) {
         self.next = number + 1;
         if mark == Ecn::NotEct {
@@ -287,7 +280,6 @@ impl EcnValidation {
     }
 
     /// Processes the acknowledgement of packet `number`, which was sent with `mark`.
-    #[inline]
     pub fn on_acked(&mut self, number: u64, mark: Ecn) {
         if mark != Ecn::NotEct && number >= self.since {
             self.open = self.open.saturating_sub(1);

@@ -42,7 +42,6 @@ impl Counting {
 
     /// Counts a 1-RTT packet that was decrypted for the first time, on the current path and as the
     /// first of its datagram.
-    #[inline]
     pub fn on_packet(&mut self, arrived: &Arrived<'_>) {
         if arrived.number >= *self.epoch.get_or_insert(arrived.number) {
             self.meter.on_packet(arrived);
@@ -191,7 +190,6 @@ impl Returned {
     }
 
     /// Records that packet `number` was sent with the signal, in a datagram of `bytes`.
-    #[inline]
     pub const fn on_sent(&mut self, number: u64, bytes: u64) {
         self.last_sent = Some(number);
         self.sent.add(1, bytes);
@@ -323,7 +321,6 @@ impl Cadence {
 
     /// Returns true if the next ack-eliciting packet is the `every`-th, or if no packet carried the
     /// signal for a round trip.
-    #[inline]
     pub fn due(&self, now: Instant, every: u32, srtt: Duration) -> bool {
         self.without.saturating_add(1) >= every
             || self
@@ -332,7 +329,6 @@ impl Cadence {
     }
 
     /// Records that an ack-eliciting packet was sent, with or without the signal.
-    #[inline]
     pub const fn on_sent(&mut self, now: Instant, signal: bool) {
         if signal {
             self.without = 0;
@@ -364,7 +360,6 @@ pub struct ArrivalRate {
 
 impl ArrivalRate {
     /// Counts acknowledged packets, which have arrived since the previous ACK frame.
-    #[inline]
     pub fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.min_rtt = acked.min_rtt;
         let Some(since) = self.since else {

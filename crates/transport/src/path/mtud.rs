@@ -143,7 +143,6 @@ impl Mtud {
 
     /// Returns the size of the largest datagram to send, in bytes of UDP payload including the
     /// shim.
-    #[inline]
     pub const fn mtu(&self) -> u16 {
         self.current
     }
@@ -204,7 +203,6 @@ impl Mtud {
 
     /// Processes the acknowledgement of packet `number`, of `size` bytes. Returns true if this
     /// raised the MTU.
-    #[inline]
     pub fn on_acked(&mut self, now: Instant, number: u64, size: u16) -> bool {
         if size <= self.floor {
             if let Some(s) = &mut self.suspicion
@@ -234,7 +232,6 @@ impl Mtud {
 
     /// Processes the loss of packet `number`, of `size` bytes and sent at `sent_at`. Call this
     /// after [`on_acked`](Self::on_acked) for the same ACK frame.
-    #[inline]
     pub fn on_lost(&mut self, now: Instant, number: u64, size: u16, sent_at: Instant) {
         if self.probe.is_some_and(|probe| probe.number == number) {
             self.on_probe_failed(now);

@@ -151,7 +151,6 @@ impl PlainPath {
     }
 
     /// Records that the ack-eliciting packet `number` was sent, with or without a shim.
-    #[inline]
     pub const fn on_sent(&mut self, number: u64, shim: bool) {
         self.next = number + 1;
         if shim && self.first_shim.is_none() {
@@ -170,7 +169,6 @@ impl PlainPath {
     }
 
     /// Processes the acknowledgement of the ack-eliciting packet `number`.
-    #[inline]
     pub fn on_acked(&mut self, number: u64, shim: bool) {
         if number < self.since {
             return;

@@ -229,13 +229,11 @@ impl AmplificationLimit {
     }
 
     /// Counts a datagram received from the address.
-    #[inline]
     pub const fn on_received(&mut self, bytes: u64) {
         self.received = self.received.saturating_add(bytes);
     }
 
     /// Counts a datagram sent to the address.
-    #[inline]
     pub const fn on_sent(&mut self, bytes: u64) {
         self.sent = self.sent.saturating_add(bytes);
     }
@@ -249,7 +247,6 @@ impl AmplificationLimit {
     }
 
     /// Returns true if there's no limit.
-    #[inline]
     pub const fn is_lifted(&self) -> bool {
         self.lifted
     }
@@ -260,7 +257,6 @@ impl AmplificationLimit {
     }
 
     /// Returns the number of bytes that may still be sent.
-    #[inline]
     pub const fn available(&self) -> u64 {
         if self.lifted {
             u64::MAX

@@ -49,7 +49,6 @@ pub(super) struct Sweep {
 
 impl Sweep {
     /// Returns true if no hole is left below, so that further ranges can be ignored.
-    #[inline]
     pub(super) const fn done(&self) -> bool {
         self.cursor == 0
     }
@@ -66,12 +65,10 @@ impl<T> Holes<T> {
     }
 
     /// Returns the length of the queue, including taken holes.
-    #[inline]
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    #[inline]
     pub(super) fn push(&mut self, number: u64, value: T) {
         self.queue.push_back(Hole {
             number,
@@ -81,7 +78,6 @@ impl<T> Holes<T> {
     }
 
     /// Marks the last hole as following an acknowledged packet.
-    #[inline]
     pub(super) fn mark_last(&mut self) {
         if let Some(last) = self.queue.back_mut() {
             last.follows_taken = true;
@@ -89,7 +85,6 @@ impl<T> Holes<T> {
     }
 
     /// Returns the first hole, and whether it follows a taken one.
-    #[inline]
     pub(super) fn front(&self) -> Option<(u64, bool, &T)> {
         let hole = self.queue.front()?;
         match &hole.state {
@@ -98,7 +93,6 @@ impl<T> Holes<T> {
         }
     }
 
-    #[inline]
     pub(super) fn pop(&mut self) {
         self.queue.pop_front();
         self.clear_front();
@@ -120,7 +114,6 @@ impl<T> Holes<T> {
         }
     }
 
-    #[inline]
     pub(super) fn sweep(&self) -> Sweep {
         Sweep {
             cursor: self.queue.len(),
@@ -239,14 +232,12 @@ impl<T> Holes<T> {
         }
     }
 
-    #[inline]
     fn count_step(&self) {
         #[cfg(test)]
         self.steps.set(self.steps.get() + 1);
     }
 
     /// Releases the memory of a burst of losses once every loss is resolved.
-    #[inline]
     fn give_back(&mut self) {
         if self.queue.is_empty() && self.queue.capacity() > KEPT {
             self.queue.shrink_to(KEPT / 8);

@@ -57,7 +57,6 @@ impl<F> LossDetector<F> {
 
     /// Records that packet `number` was sent. Returns false, and records nothing, if a later
     /// number was recorded before.
-    #[inline]
     pub fn on_sent(&mut self, number: u64, packet: SentPacket<F>) -> bool {
         let eliciting_at = packet.ack_eliciting.then_some(packet.sent_at);
         let recorded = self.sent.insert(number, packet);
@@ -305,26 +304,22 @@ impl<F> LossDetector<F> {
     }
 
     /// Returns when [`detect`](Self::detect) must run even without an ACK.
-    #[inline]
     pub const fn loss_time(&self) -> Option<Instant> {
         self.loss_time
     }
 
     /// Returns when the last ack-eliciting packet was sent, while any is unresolved.
-    #[inline]
     pub fn last_ack_eliciting(&self) -> Option<Instant> {
         self.last_ack_eliciting
             .filter(|_| self.sent.ack_eliciting() > 0)
     }
 
     /// Returns the largest packet number that the peer acknowledged.
-    #[inline]
     pub const fn largest_acked(&self) -> Option<u64> {
         self.largest_acked
     }
 
     /// Returns the unresolved packets.
-    #[inline]
     pub const fn sent(&self) -> &SentPackets<F> {
         &self.sent
     }
@@ -388,18 +383,15 @@ pub(super) struct Overtaking {
 
 impl Overtaking {
     /// Returns the largest acknowledged packet, except questions.
-    #[inline]
     pub(super) const fn largest(&self) -> Option<u64> {
         self.largest
     }
 
     /// Records that `number`, which is not a question, was acknowledged.
-    #[inline]
     pub(super) fn raise(&mut self, number: u64) {
         self.largest = self.largest.max(Some(number));
     }
 
-    #[inline]
     pub(super) fn on_acked<F>(&mut self, number: u64, packet: &SentPacket<F>) {
         if packet.probe == Probe::Question {
             return;
@@ -415,7 +407,6 @@ impl Overtaking {
 
     /// Returns the largest acknowledged packet that is evidence against an earlier one with or
     /// without a `shim`.
-    #[inline]
     pub(super) fn against(&self, shim: bool) -> Option<u64> {
         if shim && self.bare < FEW_SHIMS {
             self.largest_shim

@@ -112,7 +112,6 @@ pub struct NewlyLost {
 }
 
 impl Newly {
-    #[inline]
     fn count<F>(&mut self, number: u64, packet: &SentPacket<F>) {
         self.packets += 1;
         self.ack_eliciting |= packet.ack_eliciting;

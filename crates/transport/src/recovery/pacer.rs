@@ -136,7 +136,6 @@ impl Pacer {
 
     /// Records that `bytes` were sent. If this exceeds the credit, as it can for probes, the
     /// bucket becomes empty without going into debt.
-    #[inline]
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         self.refill(now);
         self.credit = self.credit.saturating_sub(bytes.saturating_mul(UNIT));
@@ -162,13 +161,11 @@ pub(super) struct WindowUse {
 
 impl WindowUse {
     /// Records that the window or its pacer limits the sender.
-    #[inline]
     pub(super) const fn limited(&mut self) {
         self.limited = true;
         self.reported = false;
     }
 
-    #[inline]
     pub(super) const fn otherwise(&mut self) {
         if self.reported {
             *self = Self {
@@ -179,7 +176,6 @@ impl WindowUse {
     }
 
     /// Returns, for an ACK, whether the window limited the sender since it last had its turn.
-    #[inline]
     pub(super) const fn report(&mut self) -> bool {
         self.reported = true;
         self.limited

@@ -65,7 +65,6 @@ impl Reordering {
     }
 
     /// Returns the packet threshold: a packet is lost once one this much later is acknowledged.
-    #[inline]
     pub const fn packets(&self) -> u64 {
         self.packets
     }

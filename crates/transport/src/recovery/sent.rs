@@ -78,7 +78,6 @@ impl Default for PathNumber {
 
 impl<F> SentPacket<F> {
     /// Returns true if it was sent on a path other than the current one.
-    #[inline]
     pub fn is_off_path(&self) -> bool {
         self.path == PathNumber::OTHER
     }
@@ -153,26 +152,22 @@ impl<F> SentPackets<F> {
     }
 
     /// Returns the number after the largest one sent.
-    #[inline]
     pub fn next_number(&self) -> u64 {
         self.base + self.ring.len() as u64
     }
 
     /// Returns the smallest number that may still be unresolved.
-    #[inline]
     pub fn base(&self) -> u64 {
         let aside = self.aside.first_key_value();
         aside.map_or(self.base, |(&number, _)| number)
     }
 
     /// Returns the bytes in flight on the current path.
-    #[inline]
     pub const fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
     }
 
     /// Returns the number of unresolved ack-eliciting packets.
-    #[inline]
     pub const fn ack_eliciting(&self) -> u64 {
         self.ack_eliciting
     }
@@ -184,7 +179,6 @@ impl<F> SentPackets<F> {
 
     /// Records packet `number`, which must be at least [`next_number`](Self::next_number);
     /// otherwise this returns false and records nothing. Skipped numbers count as never sent.
-    #[inline]
     pub fn insert(&mut self, number: u64, mut packet: SentPacket<F>) -> bool {
         let next = self.next_number();
         // [9000 12.3 numbers-ascend]
@@ -223,7 +217,6 @@ impl<F> SentPackets<F> {
     }
 
     /// Returns true if any number in `first..=last` is known never to have been sent.
-    #[inline]
     pub fn never_sent(&self, first: u64, last: u64) -> bool {
         last >= self.next_number()
             || self
@@ -234,27 +227,23 @@ impl<F> SentPackets<F> {
 
     /// Returns true if `packet` counts towards bytes in flight, on this path or on the kept
     /// one.
-    #[inline]
     fn is_counted(&self, packet: &SentPacket<F>) -> bool {
         let is_kept = |kept: &LeftPath| kept.path == packet.path;
         packet.in_flight && (packet.path == self.path || self.kept.as_ref().is_some_and(is_kept))
     }
 
     /// Returns true if neither a window nor a retransmission depends on the fate of `packet`.
-    #[inline]
     pub fn is_forgettable(&self, packet: &SentPacket<F>) -> bool {
         !packet.ack_eliciting && !self.is_counted(packet)
     }
 
     /// Returns true if `packet` was sent on the current path.
-    #[inline]
     pub fn is_on_path(&self, packet: &SentPacket<F>) -> bool {
         packet.path == self.path
     }
 
     /// Returns packet `number`, if unresolved, as it was inserted. See
     /// [`is_on_path`](Self::is_on_path).
-    #[inline]
     pub fn get(&self, number: u64) -> Option<&SentPacket<F>> {
         let Some(index) = number.checked_sub(self.base) else {
             return self.aside.get(&number);
@@ -263,7 +252,6 @@ impl<F> SentPackets<F> {
     }
 
     /// Removes packet `number`.
-    #[inline]
     pub fn remove(&mut self, number: u64) -> Option<SentPacket<F>> {
         let Some(index) = number.checked_sub(self.base) else {
             return self.remove_aside(number);
@@ -284,7 +272,6 @@ impl<F> SentPackets<F> {
     }
 
     /// Subtracts a removed packet from the counters, and updates its path.
-    #[inline]
     fn uncount(&mut self, mut packet: SentPacket<F>) -> SentPacket<F> {
         self.ack_eliciting -= u64::from(packet.ack_eliciting);
         let size = u64::from(packet.size);
@@ -372,7 +359,6 @@ impl<F> SentPackets<F> {
         }
     }
 
-    #[inline]
     fn is_sparse(&self) -> bool {
         let slots = self.ring.len();
         slots >= UNCUT && slots as u64 > SLOTS_PER_PACKET * self.ack_eliciting

@@ -158,21 +158,18 @@ impl<F> Recovery<F> {
     }
 
     /// Records that the window or its pacer limits the sender, for the next [`Acked`].
-    #[inline]
     pub const fn note_window_limited(&mut self) {
         self.window_use.limited();
     }
 
     /// Records that something else limits the sender. The next [`Acked`] reports this unless the
     /// window has limited the sender as well since the previous [`Acked`].
-    #[inline]
     pub const fn note_not_window_limited(&mut self) {
         self.window_use.otherwise();
     }
 
     /// Records a sent packet. Numbers must ascend within a space; otherwise this returns false
     /// and records nothing.
-    #[inline]
     pub fn on_sent(&mut self, space: SpaceId, number: u64, packet: SentPacket<F>) -> bool {
         self.last_activity = self.last_activity.max(packet.sent_at);
         self.space_mut(space).on_sent(number, packet)
@@ -464,19 +461,16 @@ impl<F> Recovery<F> {
     }
 
     /// Returns the bytes in flight on the current path.
-    #[inline]
     pub fn bytes_in_flight(&self) -> u64 {
         self.spaces.iter().map(|s| s.sent().bytes_in_flight()).sum()
     }
 
     /// Returns the round-trip times of the current path.
-    #[inline]
     pub const fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
     /// Returns the number of consecutive probe timeouts without an acknowledgement.
-    #[inline]
     pub const fn pto_count(&self) -> u32 {
         self.pto.count()
     }
@@ -493,7 +487,6 @@ impl<F> Recovery<F> {
     }
 
     /// Returns a packet number space for inspection.
-    #[inline]
     pub const fn space(&self, space: SpaceId) -> &LossDetector<F> {
         let [initial, handshake, data] = &self.spaces;
         match space {
@@ -503,7 +496,6 @@ impl<F> Recovery<F> {
         }
     }
 
-    #[inline]
     const fn space_mut(&mut self, space: SpaceId) -> &mut LossDetector<F> {
         let [initial, handshake, data] = &mut self.spaces;
         match space {

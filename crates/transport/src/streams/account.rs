@@ -63,7 +63,6 @@ impl SendAccount {
 
     /// Returns the bytes at the start of [flows](super::Streams::start_flow) that were written
     /// since the last call.
-    #[inline]
     pub(crate) fn take_starts(&mut self) -> u64 {
         core::mem::take(&mut self.starts)
     }

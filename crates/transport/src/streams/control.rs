@@ -18,7 +18,6 @@ pub(super) struct Control(VecDeque<StreamId>);
 
 impl Control {
     /// Queues a stream whose `due` was set, unless it is queued already.
-    #[inline]
     pub(super) fn push(&mut self, id: StreamId, record: &mut Record) {
         if record.due.any() && !record.in_control && record.turn != Turn::Held {
             record.in_control = true;

@@ -130,7 +130,6 @@ pub struct AckedRun(Option<(StreamId, Range<u64>, bool)>);
 impl AckedRun {
     /// Adds data directly before or after the present range. Returns false if it isn't
     /// adjacent.
-    #[inline]
     pub(super) fn extend(&mut self, id: StreamId, range: &Range<u64>, fin: bool) -> bool {
         match &mut self.0 {
             Some((stream, held, last)) if *stream == id => {
@@ -150,12 +149,10 @@ impl AckedRun {
     }
 
     /// Replaces the contents by data of a stream.
-    #[inline]
     pub(super) fn begin(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         self.0 = Some((id, range, fin));
     }
 
-    #[inline]
     pub(super) fn take(&mut self) -> Option<(StreamId, Range<u64>, bool)> {
         self.0.take()
     }

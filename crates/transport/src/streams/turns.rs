@@ -132,7 +132,6 @@ impl Turns {
     }
 
     /// Returns true if [`next`](Self::next) is known to return a stream.
-    #[inline]
     pub(super) const fn is_known(&self) -> bool {
         self.ready.is_some()
     }

@@ -19,7 +19,6 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Creates a reader at the start of `bytes`.
-    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self {
             rest: bytes,
@@ -28,31 +27,26 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the number of bytes not yet read.
-    #[inline]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
     /// Returns true once all bytes are read.
-    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Returns the number of bytes read so far.
-    #[inline]
     pub const fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
     /// Returns the bytes not yet read, without reading them.
-    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Reads all remaining bytes.
-    #[inline]
     pub const fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
         self.rest = &[];
@@ -63,7 +57,6 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if nothing is left.
-    #[inline]
     pub const fn get_u8(&mut self) -> Result<u8, UnexpectedEnd> {
         match self.rest.split_first() {
             Some((&byte, rest)) => {
@@ -78,7 +71,6 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if fewer are left.
-    #[inline]
     pub fn get_u16(&mut self) -> Result<u16, UnexpectedEnd> {
         self.get_array().map(u16::from_be_bytes)
     }
@@ -87,7 +79,6 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if fewer are left.
-    #[inline]
     pub fn get_u32(&mut self) -> Result<u32, UnexpectedEnd> {
         self.get_array().map(u32::from_be_bytes)
     }
@@ -96,7 +87,6 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if fewer are left.
-    #[inline]
     pub const fn get_array<const N: usize>(&mut self) -> Result<[u8; N], UnexpectedEnd> {
         match self.rest.split_first_chunk::<N>() {
             Some((chunk, rest)) => {
@@ -111,7 +101,6 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if fewer are left.
-    #[inline]
     pub const fn get_slice(&mut self, n: usize) -> Result<&'a [u8], UnexpectedEnd> {
         match self.rest.split_at_checked(n) {
             Some((slice, rest)) => {
@@ -141,7 +130,6 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if either is incomplete.
-    #[inline]
     pub fn get_prefixed(&mut self) -> Result<&'a [u8], UnexpectedEnd> {
         let mut ahead = *self;
         let n = usize::try_from(ahead.get_varint()?).map_err(|_| UnexpectedEnd)?;
@@ -175,7 +163,6 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Creates a writer at the start of `buffer`.
-    #[inline]
     pub const fn new(buffer: &'a mut [u8]) -> Self {
         let limit = buffer.len();
         Self {
@@ -186,52 +173,44 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the number of bytes written so far.
-    #[inline]
     pub const fn position(&self) -> usize {
         self.position
     }
 
     /// Returns the number of bytes that still fit before the limit.
-    #[inline]
     pub const fn remaining(&self) -> usize {
         self.limit.saturating_sub(self.position)
     }
 
     /// Returns the limit, a position in the buffer.
-    #[inline]
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
     /// Moves the limit, to reserve room for an AEAD tag or to end a datagram. The
     /// limit is clamped to the written part and to the buffer.
-    #[inline]
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.clamp(self.position, self.buffer.len());
     }
 
     /// Discards everything written after `position`. Has no effect if `position` isn't written
     /// yet.
-    #[inline]
     pub fn truncate(&mut self, position: usize) {
         self.position = self.position.min(position);
     }
 
     /// Returns the written bytes.
-    #[inline]
     pub fn written(&self) -> &[u8] {
         self.buffer.get(..self.position).unwrap_or(&[])
     }
 
     /// Returns the written bytes, for encryption in place.
-    #[inline]
     #[must_use]
     pub fn written_mut(&mut self) -> &mut [u8] {
         self.buffer.get_mut(..self.position).unwrap_or(&mut [])
     }
 
     /// Returns a part of the written bytes, or `None` if the range isn't written yet.
-    #[inline]
     #[must_use]
     pub fn range_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         self.written_mut().get_mut(range)
@@ -242,7 +221,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn take(&mut self, n: usize) -> Result<&mut [u8], WriteError> {
         if n > self.remaining() {
             return Err(WriteError::NoRoom);
@@ -260,7 +238,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn put_u8(&mut self, value: u8) -> Result<(), WriteError> {
         self.put_slice(&[value])
     }
@@ -269,7 +246,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn put_u16(&mut self, value: u16) -> Result<(), WriteError> {
         self.put_slice(&value.to_be_bytes())
     }
@@ -278,7 +254,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn put_u32(&mut self, value: u32) -> Result<(), WriteError> {
         self.put_slice(&value.to_be_bytes())
     }
@@ -287,7 +262,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn put_slice(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.take(bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -305,7 +279,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn put_zeros(&mut self, n: usize) -> Result<(), WriteError> {
         self.take(n)?.fill(0);
         Ok(())
@@ -315,7 +288,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`], or [`WriteError::Value`] above 2^62 − 1.
-    #[inline]
     pub fn put_varint(&mut self, value: u64) -> Result<(), WriteError> {
         let (bytes, n) =
             varint::encode(value).map_err(|too_large| WriteError::Value(too_large.0))?;
@@ -329,7 +301,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn put_prefixed(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.all_or_nothing(|w| {
             w.put_varint(bytes.len() as u64)?;
@@ -343,7 +314,6 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// [`WriteError::Value`] above 16 383, and [`WriteError::NoRoom`] if the position isn't
     /// written yet.
-    #[inline]
     pub fn patch_varint_2(&mut self, position: usize, value: usize) -> Result<(), WriteError> {
         let tagged = match u16::try_from(value) {
             Ok(short @ 0..=0x3fff) => short | 0x4000,
@@ -361,7 +331,6 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// The error that `write` returns.
-    #[inline]
     pub fn all_or_nothing<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, WriteError>,

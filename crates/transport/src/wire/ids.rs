@@ -16,7 +16,6 @@ pub enum Side {
 
 impl Side {
     /// Returns the other role.
-    #[inline]
     #[must_use]
     pub const fn peer(self) -> Self {
         match self {
@@ -26,13 +25,11 @@ impl Side {
     }
 
     /// Returns true for the client.
-    #[inline]
     pub const fn is_client(self) -> bool {
         matches!(self, Self::Client)
     }
 
     /// Returns true for the server.
-    #[inline]
     pub const fn is_server(self) -> bool {
         matches!(self, Self::Server)
     }
@@ -57,7 +54,6 @@ impl StreamId {
 
     /// Returns the id of the `index`-th stream (from 0) that `initiator` opens in direction
     /// `dir`, or `None` from 2^60 on.
-    #[inline]
     pub const fn new(initiator: Side, dir: Dir, index: u64) -> Option<Self> {
         if index >= Self::MAX_STREAMS {
             return None;
@@ -68,7 +64,6 @@ impl StreamId {
     }
 
     /// Converts an id from its representation in frames. Returns `None` above 2^62 − 1.
-    #[inline]
     pub const fn from_u64(id: u64) -> Option<Self> {
         if id > varint::MAX {
             return None;
@@ -77,19 +72,16 @@ impl StreamId {
     }
 
     /// Converts a value that was read as a varint, which is always in range.
-    #[inline]
     pub(super) const fn from_varint(id: u64) -> Self {
         Self(id & varint::MAX)
     }
 
     /// Returns the id as represented in frames.
-    #[inline]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
     /// Returns the role of the endpoint that opened the stream.
-    #[inline]
     pub const fn initiator(self) -> Side {
         if self.0 & 1 == 0 {
             Side::Client
@@ -99,13 +91,11 @@ impl StreamId {
     }
 
     /// Returns the direction of the stream.
-    #[inline]
     pub const fn dir(self) -> Dir {
         if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
     }
 
     /// Returns its index among the streams of its kind, from 0.
-    #[inline]
     pub const fn index(self) -> u64 {
         self.0 >> 2
     }
@@ -156,7 +146,6 @@ impl ConnectionId {
     ///
     /// # Errors
     /// [`IdTooLong`] for more than 20 bytes.
-    #[inline]
     pub fn new(bytes: &[u8]) -> Result<Self, IdTooLong> {
         let mut id = Self::EMPTY;
         match (id.bytes.get_mut(..bytes.len()), u8::try_from(bytes.len())) {
@@ -171,19 +160,16 @@ impl ConnectionId {
     }
 
     /// Returns its bytes.
-    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len()).unwrap_or(&[])
     }
 
     /// Returns the length, 0 to 20 bytes.
-    #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Returns true for the connection id of length zero.
-    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -105,7 +105,6 @@ impl core::fmt::Display for VarInt {
 
 /// Returns the length of the shortest encoding of `value`. This is 8 even for values above
 /// [`MAX`], which can't be encoded.
-#[inline]
 pub const fn len(value: u64) -> usize {
     if value <= MAX_1 {
         1
@@ -122,7 +121,6 @@ pub const fn len(value: u64) -> usize {
 ///
 /// # Errors
 /// [`TooLarge`] above [`MAX`].
-#[inline]
 pub const fn encode(value: u64) -> Result<([u8; 8], usize), TooLarge> {
     let n = len(value);
     // Shift the number's bytes to the front, below the two length bits.

@@ -231,7 +231,6 @@ impl<L: LinkController> QuickStartLink<L> {
         (worth >= CREDIT_BYTES).then_some(own)
     }
 
-    #[inline]
     fn settle(&mut self, now: Instant) {
         if self.pending.is_due(now) {
             self.settle_due(now);
@@ -261,7 +260,6 @@ impl<L: LinkController> QuickStartLink<L> {
         }
     }
 
-    #[inline]
     fn count(&mut self, now: Instant, arrival: &Arrival) {
         if now < self.calm_until {
             self.usage.add_to_sample(arrival.bytes.into());
@@ -285,7 +283,6 @@ impl<L: LinkController> QuickStartLink<L> {
     }
 
     /// Notes a question for a starting rate, which may wait in a queue before it is answered.
-    #[inline]
     fn note_question(&mut self, now: Instant, arrival: &Arrival) {
         if let Carried::QuickStart(asked) = arrival.carried
             && !asked.keeps
@@ -316,31 +313,26 @@ impl<L: LinkController> QuickStartLink<L> {
 }
 
 impl<L: LinkController> LinkController for QuickStartLink<L> {
-    #[inline]
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
         self.law.admits(now, arrival)
     }
 
-    #[inline]
     fn admits_all(&mut self, now: Instant, run: &Arrival, packets: u32) -> bool {
         self.law.admits_all(now, run, packets)
     }
 
-    #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
         self.note_question(now, arrival);
         self.count(now, arrival);
         self.law.on_arrival(now, arrival, queue);
     }
 
-    #[inline]
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, packets: u32, queue: u64) {
         self.count(now, run);
         self.law.on_arrivals(now, run, packets, queue);
     }
 
     /// Ends the flow's grant for the law, because its link already shrinks by these bytes.
-    #[inline]
     fn on_unheard(&mut self, now: Instant, arrival: &Arrival) {
         self.note_question(now, arrival);
         if self.pending.is_empty() {
@@ -352,7 +344,6 @@ impl<L: LinkController> LinkController for QuickStartLink<L> {
         }
     }
 
-    #[inline]
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         match &packet.carried {
             Carried::QuickStart(asked) if asked.keeps => {

@@ -267,7 +267,6 @@ impl Pending {
 
     /// Handles the arrival of `bytes` of `flow`. If a granted flight begins with them, returns the
     /// rate that was reported to the law.
-    #[inline]
     pub(crate) fn on_bytes(&mut self, now: Instant, flow: u32, bytes: u64) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -302,13 +301,11 @@ impl Pending {
         Some(reported)
     }
 
-    #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
         self.used == 0
     }
 
     /// Returns true if [`settle`](Self::settle) has something to do.
-    #[inline]
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }

@@ -23,7 +23,6 @@ impl Usage {
     }
 
     /// Adds `bytes` that have arrived.
-    #[inline]
     pub(crate) fn add(&mut self, now: Instant, bytes: u64) {
         if ns_since(now, self.started) >= nanos(SAMPLE) {
             self.turn(now);
@@ -32,7 +31,6 @@ impl Usage {
     }
 
     /// Adds `bytes` before the current sample [ends](Self::sample_ends).
-    #[inline]
     pub(crate) const fn add_to_sample(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
     }

@@ -130,7 +130,6 @@ impl<C: Startable> QuickStart<C> {
     /// Returns the granted bytes per round trip, limited by the measured capacity of the path. If
     /// the question was sent during the handshake, there are no earlier packets with which it could
     /// be measured.
-    #[inline]
     fn carried(&self, flight: &Flight) -> u64 {
         if self.ahead {
             return flight.window;
@@ -147,7 +146,6 @@ impl<C: Startable> QuickStart<C> {
 // A missing method would silently use the trait's default.
 #[deny(clippy::missing_trait_methods)]
 impl<C: Startable> Controller for QuickStart<C> {
-    #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = (sent.packet_number, now);
         self.last_limit = sent.limit;
@@ -213,7 +211,6 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.law.on_sent(now, &reported)
     }
 
-    #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
         if let ConfirmQuestion::Asked(mut question) = self.confirm {
@@ -366,7 +363,6 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.law.on_mtu(mtu);
     }
 
-    #[inline]
     fn window(&self) -> u64 {
         match &self.state {
             State::Flight(flight) if !flight.steered => self.carried(flight).max(self.law.window()),
@@ -374,7 +370,6 @@ impl<C: Startable> Controller for QuickStart<C> {
         }
     }
 
-    #[inline]
     fn pacing_rate(&self) -> Option<u64> {
         match &self.state {
             State::Flight(flight) if !flight.steered => {
@@ -395,17 +390,14 @@ impl<C: Startable> Controller for QuickStart<C> {
         self.law.on_limits(now, limits);
     }
 
-    #[inline]
     fn request(&self) -> Request {
         self.law.request()
     }
 
-    #[inline]
     fn signal_every(&self) -> u32 {
         self.law.signal_every()
     }
 
-    #[inline]
     fn asks(&self) -> bool {
         let ready = matches!(self.state, State::Ready | State::Asking(_)) && self.law.may_start();
         (ready || self.confirm.asks()) && !self.barred

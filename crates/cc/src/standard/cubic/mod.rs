@@ -72,7 +72,6 @@ impl Curve {
     }
 
     /// W(t) in bytes, with the cubic part rounded toward zero.
-    #[inline]
     pub(crate) fn at(&self, t_us: u64, mtu: u64) -> u64 {
         let (offset, rising) = if t_us >= self.k_us {
             (t_us - self.k_us, true)
@@ -89,7 +88,6 @@ impl Curve {
 }
 
 /// C·mtu·x³ in bytes, rounded down.
-#[inline]
 fn cubic_part(x_us: u64, mtu: u64) -> u64 {
     let x = u128::from(x_us);
     let scaled = x * x * x * u128::from(C_NUMERATOR * mtu);

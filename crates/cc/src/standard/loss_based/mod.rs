@@ -207,13 +207,11 @@ impl<W: Avoidance, S: StartRule> LossBased<W, S> {
 }
 
 impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
-    #[inline]
     fn on_sent(&mut self, _now: Instant, sent: &Sent) -> PacketState {
         self.last_sent = self.last_sent.max(sent.packet_number);
         PacketState::default()
     }
 
-    #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
         if let Some(recovery) = &mut self.recovery
@@ -288,12 +286,10 @@ impl<W: Avoidance, S: StartRule> Controller for LossBased<W, S> {
         self.window = self.window.max(self.floor());
     }
 
-    #[inline]
     fn window(&self) -> u64 {
         self.window
     }
 
-    #[inline]
     fn pacing_rate(&self) -> Option<u64> {
         // Slow start doubles the window per round, so N = 1.25 would hold it back (RFC 9002 §7.7
         // leaves N open).

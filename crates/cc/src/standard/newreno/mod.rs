@@ -19,7 +19,6 @@ pub struct Reno {
 impl Avoidance for Reno {
     const NAME: &'static str = "newreno";
 
-    #[inline]
     fn on_ack(&mut self, _now: Instant, acked: &Acked, window: u64, mtu: u64) -> u64 {
         // [9002 7.3.3 additive-increase]
         let share = u128::from(mtu) * u128::from(acked.bytes);

@@ -131,7 +131,6 @@ impl LinkRule for Bise {
         self.code = VcpCode::Low;
     }
 
-    #[inline]
     fn mark(&mut self, code: VcpCode, carried: &VcpCarried) -> Mark {
         let r = Some(self.r_shim);
         match self.params.marking {
@@ -260,7 +259,6 @@ impl Lottery {
     }
 
     /// [VCP-ext eq. 7]: returns true for a share `r_q32` of the calls.
-    #[inline]
     pub(crate) const fn take(&mut self, r_q32: u64) -> bool {
         match self.draw {
             Draw::Weyl => {

@@ -89,19 +89,16 @@ impl TRho {
         }
     }
 
-    #[inline]
     pub(crate) const fn current(&self) -> Duration {
         self.current
     }
 
-    #[inline]
     pub(crate) const fn advertised_ms(&self) -> u16 {
         self.advertised_ms
     }
 
     /// Counts a packet, which may carry its flow's minimum RTT. Returns true if the interval needs
     /// a [review](Self::review).
-    #[inline]
     pub(crate) fn see(&mut self, now: Instant, bytes: u32, rtt: Option<Duration>) -> bool {
         match &mut self.auto {
             Some(auto) => auto.sketch.count(now, bytes, rtt) && auto.is_light(),

@@ -266,13 +266,11 @@ impl<R: LinkRule> VcpLink<R> {
 
     /// True during one interval after the last tail drop. Senders freeze after a cut for the same
     /// time, so that one drop makes them cut once.
-    #[inline]
     fn overflows(&self, now: Instant) -> bool {
         now < self.over_until
     }
 
     /// `code`, or OVER if the queue overflows, also for flows that are otherwise spared.
-    #[inline]
     fn raised(&self, now: Instant, code: VcpCode) -> VcpCode {
         if self.overflows(now) {
             VcpCode::Over
@@ -303,7 +301,6 @@ impl<R: LinkRule> VcpLink<R> {
 
     /// The mark of one flow, derived from the port's `mark`. OVER becomes HIGH for small flows only
     /// if they read the load too, and r is raised only for flows that follow it.
-    #[inline]
     fn for_flow(&self, flow_hash: u32, mark: Mark, carried: &VcpCarried) -> Mark {
         let (Some(shares), Some(r)) = (&self.shares, mark.r) else {
             return mark;
@@ -365,7 +362,6 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         }
     }
 
-    #[inline]
     fn on_arrivals(&mut self, now: Instant, run: &Arrival, _packets: u32, queue: u64) {
         // Only bytes are counted, not packets.
         self.on_arrival(now, run, queue);
@@ -416,7 +412,6 @@ impl<R: LinkRule> LinkController for VcpLink<R> {
         }
     }
 
-    #[inline]
     fn deadline(&self) -> Option<Instant> {
         // An idle port has nothing to measure until a packet wakes it up.
         let asleep = self.idle && self.params.restart;

@@ -103,7 +103,6 @@ impl Shares {
         }
     }
 
-    #[inline]
     pub(crate) fn count(&mut self, flow_hash: u32, bytes: u32) {
         let slot = self.slots.get_mut(flow_hash);
         slot.bytes = (slot.bytes + u64::from(bytes)).min(MOST_BYTES);
@@ -115,7 +114,6 @@ impl Shares {
     }
 
     /// Counts a packet without a request if its flow is in the table.
-    #[inline]
     pub(crate) fn count_silent(&mut self, flow_hash: u32, bytes: u32) {
         if self.slots.get(flow_hash).bytes > 0 {
             self.count(flow_hash, bytes);
@@ -123,7 +121,6 @@ impl Shares {
     }
 
     /// The r of a flow, computed from the port's r; both in 2^-16, with 65 535 for 1.
-    #[inline]
     pub(crate) fn grant(&self, flow_hash: u32, r: u16) -> u16 {
         let factor = self.slots.get(flow_hash).factor_q8;
         let granted = (u32::from(r) * u32::from(factor)) >> 8;
@@ -137,13 +134,11 @@ impl Shares {
 
     /// True if OVER does not apply to this flow, because it has less than seven eighths of the
     /// level, or no bytes yet.
-    #[inline]
     pub(crate) fn spares(&self, flow_hash: u32) -> bool {
         self.slots.get(flow_hash).spared && !without(Mechanism::Spared)
     }
 
     /// The minimum r of a small flow, in 2^-16; 0 for all other flows.
-    #[inline]
     pub(crate) fn lift(&self, flow_hash: u32) -> u16 {
         let small = self.slots.get(flow_hash).small && !without(Mechanism::Lift);
         if small { self.lift } else { 0 }

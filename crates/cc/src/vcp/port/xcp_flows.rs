@@ -107,7 +107,6 @@ pub(crate) struct PortState {
 
 /// A header's RTT rounded up to a class, at most an eighth of an octave wide, because intervals
 /// follow the minimum of a sender's RTT in classes, while a smoothed RTT changes with each packet.
-#[inline]
 pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
     if header.rtt_us == 0 {
         return None;
@@ -119,7 +118,6 @@ pub(crate) const fn rtt_class(header: &XcpCarried) -> Option<Duration> {
 }
 
 impl XcpFlows {
-    #[inline]
     pub(crate) fn answer(&self, said: PortState, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         let share = if header.x == 0 || header.rtt_us == 0 {
             0
@@ -135,7 +133,6 @@ impl XcpFlows {
     }
 
     /// ε_s in 2^-32 for a round trip of `rtt_us` µs and an interval of `t_us` µs.
-    #[inline]
     fn step_q32(&self, rtt_us: u32, t_us: u128) -> u64 {
         let rtt = u128::from(rtt_us).min(t_us);
         // In 2^-16 of a part.
@@ -148,7 +145,6 @@ impl XcpFlows {
 
     /// The packet's part of the change, in 2^-16 bytes per second. The packets of a header are X of
     /// an interval's t_ρ, and have a rate of s/X.
-    #[inline]
     fn share(&self, said: PortState, header: &XcpCarried, bytes: u32) -> i64 {
         let (million, t_us) = (u128::from(PPM), u128::from(micros(said.t_rho).max(1)));
         let covered = u128::from(bytes) * u128::from(header.covers.max(1));

@@ -134,7 +134,6 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         self.keep_halved();
     }
 
-    #[inline]
     fn steered(&self, path: &Path) -> u64 {
         self.steering.bytes().min(path.hidden.cap())
     }
@@ -158,7 +157,6 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         self.steering.floor(bytes);
     }
 
-    #[inline]
     fn search(&self) -> Search {
         let losses = self.loss_rule.doubts();
         Search {
@@ -217,7 +215,6 @@ impl<L: LossRule> ExplicitLaw for VcpLaw<L> {
         !path.hidden.rules()
     }
 
-    #[inline]
     fn on_ack(&mut self, now: Instant, path: &mut Path, acked: &Acked) {
         if self.held_until.is_some_and(|until| now >= until) {
             self.held_until = None;
@@ -352,7 +349,6 @@ pub(crate) struct Delivered {
 }
 
 impl Delivered {
-    #[inline]
     pub(crate) fn on_ack(&mut self, now: Instant, srtt: Duration, bytes: u64) {
         if ns_since(now, self.since) >= nanos(srtt) {
             self.last_round = self.current;
@@ -390,7 +386,6 @@ impl Window {
     }
 
     /// The window in whole bytes, rounded down.
-    #[inline]
     pub(crate) const fn bytes(&self) -> u64 {
         self.q16 >> 16
     }
@@ -412,20 +407,17 @@ impl Window {
 
     /// The MI increment for `acked` bytes: acked · ε_s, in 2^-16 bytes, rounded down.
     /// [VCP-ext eq. 4].
-    #[inline]
     pub(crate) fn mi(acked: u64, epsilon_q32: u64) -> u64 {
         saturate((u128::from(acked) * u128::from(epsilon_q32)) >> 16)
     }
 
     /// The AI increment for `acked` bytes: α_s · mtu · acked / window, in 2^-16 bytes; the
     /// remainder is kept. [VCP-ext eq. 3].
-    #[inline]
     pub(crate) fn ai(&mut self, acked: u64, alpha_q16: u64, mtu: u64) -> u64 {
         let share = (u128::from(alpha_q16) * u128::from(mtu)).saturating_mul(u128::from(acked));
         self.ai.add(share, u128::from(self.bytes().max(mtu)))
     }
 
-    #[inline]
     pub(crate) fn add(&mut self, q16: u64) {
         self.q16 = self.q16.saturating_add(q16).min(MAX_Q16);
     }

@@ -69,7 +69,6 @@ impl PublishedVcp {
 }
 
 impl Controller for PublishedVcp {
-    #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.timeout.on_sent(now, sent);
         PacketState {
@@ -93,7 +92,6 @@ impl Controller for PublishedVcp {
         self.steering.apply(&self.params, moment, feedback);
     }
 
-    #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
         self.min_rtt = Some(acked.min_rtt);
@@ -129,7 +127,6 @@ impl Controller for PublishedVcp {
         self.srtt.get_or_insert(srtt);
     }
 
-    #[inline]
     fn window(&self) -> u64 {
         self.timeout.leaves(self.steering.bytes(), self.mtu)
     }

@@ -80,7 +80,6 @@ impl Steering {
         }
     }
 
-    #[inline]
     pub(crate) const fn bytes(&self) -> u64 {
         self.window.bytes()
     }
@@ -106,7 +105,6 @@ impl Steering {
     }
 
     /// Records a router's interval, which is 0 if the carrier has no field for it.
-    #[inline]
     pub(crate) fn hear_t_rho(&mut self, t_rho: Duration) {
         if t_rho > Duration::ZERO {
             self.t_rho = t_rho.clamp(LEAST_T_RHO, LONGEST_T_RHO);
@@ -299,14 +297,12 @@ impl Steering {
 }
 
 /// True if a port is OVER, but other flows must make room.
-#[inline]
 const fn is_spared(feedback: &VcpFeedback) -> bool {
     let [_, _, high, over] = feedback.packets;
     high > 0 && over == 0 && feedback.load_128 >= FULL_128
 }
 
 /// Mean r over the LOW packets in 2^-16; 1 if there are no LOW packets.
-#[inline]
 fn mean_r_q16(feedback: &VcpFeedback) -> u64 {
     match feedback.packets {
         [_, 0, _, _] => 1 << 16,
@@ -342,7 +338,6 @@ impl Cut {
         self.freeze_until = Some((thaw, thaw + srtt));
     }
 
-    #[inline]
     pub(crate) fn stage(&mut self, now: Instant) -> Stage {
         match self.freeze_until {
             Some((thaw, _)) if now < thaw => Stage::Freeze,

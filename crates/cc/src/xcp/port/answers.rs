@@ -7,7 +7,6 @@ use crate::signals::{VcpAnswer, VcpCarried, VcpCode, XcpAnswer, XcpCarried};
 use crate::xcp::params::{RTT_SPREAD, WindowForm, rate_q16, to_q16};
 
 impl XcpLink {
-    #[inline]
     pub(super) fn answer(&mut self, flow_hash: u32, header: &XcpCarried, bytes: u32) -> XcpAnswer {
         self.totals.stamped += 1;
         let x = if self.waking && self.params.guard {
@@ -54,7 +53,6 @@ impl XcpLink {
         }
     }
 
-    #[inline]
     pub(super) fn answer_guest(&self, flow_hash: u32, carried: &VcpCarried) -> VcpAnswer {
         let mut mark = self
             .vcp_flows
@@ -75,7 +73,6 @@ impl XcpLink {
 }
 
 /// A packet's part of its flow's rate, spread over a round trip, in 2^-16 bytes per second.
-#[inline]
 fn whole_rate(bytes: u64, rtt_us: u64) -> i64 {
     rate_q16(bytes, rtt_us * 1000).cast_signed()
 }
@@ -139,7 +136,6 @@ impl Start {
         }
     }
 
-    #[inline]
     pub(crate) fn hear(&mut self, flow: u32) {
         self.heard = match self.heard {
             Heard::None => Heard::One(flow),

@@ -98,7 +98,6 @@ impl Pools {
 
     /// Settles a packet with inter-packet time `x` that stands for `bytes` bytes and requests
     /// `wanted`, giving `most` at most. [XCP-Linux II-E.2].
-    #[inline]
     pub(crate) fn settle_within(&mut self, wanted: i64, x: u64, bytes: u64, most: u64) -> Settled {
         let asked = wanted;
         let wanted = asked.clamp(-MOST_DELTA, MOST_DELTA);
@@ -200,14 +199,12 @@ impl Ratio {
     }
 
     /// `factor` times the ratio, rounded down, saturating.
-    #[inline]
     pub(crate) fn times_floor(self, factor: u64) -> u64 {
         let product = u128::from(factor) * u128::from(self.mantissa);
         crate::base::arith::saturate(product >> self.shift)
     }
 
     /// `factor` times the ratio, rounded up, saturating.
-    #[inline]
     pub(crate) fn times_ceil(self, factor: u64) -> u64 {
         let product = u128::from(factor) * u128::from(self.mantissa);
         let whole = product >> self.shift;

@@ -69,14 +69,12 @@ impl DrainMeter {
         }
     }
 
-    #[inline]
     pub(crate) const fn believed(&self) -> u64 {
         self.believed
     }
 
     /// Handles the start of a departure of `bytes` bytes, behind which others wait if `backlogged`.
     /// Returns true if the estimate changed.
-    #[inline]
     pub(crate) fn on_departure(
         &mut self,
         now: Instant,
@@ -228,14 +226,12 @@ impl Level {
         }
     }
 
-    #[inline]
     pub(crate) const fn at(&self) -> u64 {
         self.at
     }
 
     /// Counts a header that carries `value` and stands for `bytes`. The level in the same unit is
     /// `at`.
-    #[inline]
     pub(crate) const fn count(&mut self, value: u64, at: u64, bytes: u64) {
         if value > at - at / 4 {
             self.near = self.near.saturating_add(bytes);

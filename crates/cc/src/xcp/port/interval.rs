@@ -355,12 +355,10 @@ impl StandingQueue {
     }
 
     /// Bytes that did not drain during the last observation.
-    #[inline]
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    #[inline]
     pub(crate) fn sample(&mut self, now: Instant, queue: u64, mean_rtt_us: u64, capacity: u64) {
         self.least = self.least.min(queue);
         if now >= self.due {
@@ -401,7 +399,6 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    #[inline]
     pub(crate) fn add(&mut self, delta: i64) {
         if delta > 0 {
             self.given += u128::from(delta.unsigned_abs());

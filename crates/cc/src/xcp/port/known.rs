@@ -62,14 +62,12 @@ pub(crate) enum Admission {
 }
 
 /// Instants before the first tick count as the first, so that 0 can stand for never.
-#[inline]
 fn tick(now: Instant) -> u32 {
     let ticks = (now.as_nanos() >> TICK_BITS) & u64::from(u32::MAX);
     u32::try_from(ticks).unwrap_or(1).max(1)
 }
 
 /// True if `tick` is before `other`. Ticks wrap after 13 days.
-#[inline]
 const fn before(tick: u32, other: u32) -> bool {
     let age = other.wrapping_sub(tick);
     age > 0 && age < 1 << 31
@@ -100,7 +98,6 @@ impl Known {
     }
 
     /// Counts a header of the flow with inter-packet time `x`, in 2^-40 s.
-    #[inline]
     pub(crate) fn count(&mut self, now: Instant, flow_hash: u32, x: u64) -> Admission {
         let now = tick(now);
         let (began, remembered, per_tick, most) =
@@ -135,7 +132,6 @@ impl Known {
     }
 
     /// True if the flow of a departing header was seen before the current interval.
-    #[inline]
     pub(crate) fn is_known(&self, flow_hash: u32) -> bool {
         let slot = self.slots.get(flow_hash);
         let away =
@@ -226,20 +222,17 @@ impl Newcomers {
         };
     }
 
-    #[inline]
     pub(crate) const fn left(&self) -> u64 {
         self.left
     }
 
     /// Records that a new flow was given `delta`.
-    #[inline]
     pub(crate) const fn take(&mut self, delta: i64) {
         if delta > 0 {
             self.left = self.left.saturating_sub(delta.unsigned_abs());
         }
     }
 
-    #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes));
     }

@@ -148,7 +148,6 @@ impl XcpLink {
     }
 
     /// True if no packet has arrived for so long that the next packet begins new traffic.
-    #[inline]
     fn is_silent(&self, now: Instant, queue: u64) -> bool {
         ns_since(now, self.last_arrival) > self.idle_ns && queue == 0
     }
@@ -165,7 +164,6 @@ impl XcpLink {
     }
 
     /// Counts a packet under the RTT that it states.
-    #[inline]
     fn see_rtt(&mut self, now: Instant, arrival: &Arrival, size: u32) {
         let rtt = match &arrival.carried {
             Carried::Xcp(header) if header.rtt_us > 0 => {
@@ -182,14 +180,12 @@ impl XcpLink {
     }
 
     /// Bytes that the link carries for a packet.
-    #[inline]
     fn size(&self, packet: &Arrival) -> u32 {
         packet.bytes.saturating_add(self.params.overhead)
     }
 }
 
 impl LinkController for XcpLink {
-    #[inline]
     fn admits(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let size = self.size(arrival);
         let Some(policer) = &mut self.policer else {
@@ -204,7 +200,6 @@ impl LinkController for XcpLink {
         policer.admits(now, arrival.flow_hash, header, size)
     }
 
-    #[inline]
     fn on_arrival(&mut self, now: Instant, arrival: &Arrival, queue: u64) {
         let header = match &arrival.carried {
             Carried::Xcp(header) => Some(header),
@@ -268,7 +263,6 @@ impl LinkController for XcpLink {
         }
     }
 
-    #[inline]
     fn on_departure(&mut self, now: Instant, packet: &Arrival, queue: u64) -> Answer {
         self.queue
             .sample(now, queue, self.mean_rtt_us, self.capacity);
@@ -323,7 +317,6 @@ impl LinkController for XcpLink {
 
     fn on_timer(&mut self, _now: Instant, _queue: u64) {}
 
-    #[inline]
     fn deadline(&self) -> Option<Instant> {
         None
     }

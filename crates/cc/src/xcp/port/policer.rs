@@ -108,7 +108,6 @@ impl Policer {
 
     /// Index of a flow's entry. The last index is checked first, because a packet often leaves
     /// before another arrives.
-    #[inline]
     fn find(&mut self, flow_hash: u32) -> Option<usize> {
         let is = |entry: &Entry| entry.interval > 0 && entry.flow_hash == flow_hash;
         if !self.entries.all().get(self.latest).is_some_and(is) {
@@ -118,7 +117,6 @@ impl Policer {
     }
 
     /// True if a packet with an XCP header, or without (`None`), may pass.
-    #[inline]
     pub(crate) fn admits(
         &mut self,
         now: Instant,
@@ -161,7 +159,6 @@ impl Policer {
         Some(self.latest)
     }
 
-    #[inline]
     pub(crate) fn on_answer(&mut self, flow_hash: u32, answer: &XcpAnswer) {
         let place = self.find(flow_hash);
         if let Some(entry) = place.and_then(|place| self.entries.all_mut().get_mut(place)) {

@@ -65,7 +65,6 @@ struct Guard {
 
 impl Guard {
     /// Bytes that a header stands for, limited by the packets seen without a header.
-    #[inline]
     fn stands_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
         if header.covers <= 1 {
             return u64::from(bytes);
@@ -73,14 +72,12 @@ impl Guard {
         u64::from(bytes) * u64::from(header.covers.min(self.covers))
     }
 
-    #[inline]
     fn is_plausible(&self, header: &XcpCarried) -> bool {
         u64::from(header.rtt_us) <= self.most_plausible
     }
 
     /// The inter-packet time of a header, bounded by its RTT. If the RTT is implausible, the bytes
     /// that the header stands for bound it as well.
-    #[inline]
     fn x(&self, header: &XcpCarried, stands_for: u64) -> u64 {
         let x = header.x.min(own(header, self.most_rtt));
         if self.is_plausible(header) {
@@ -92,7 +89,6 @@ impl Guard {
 
     /// Number of packets that one header may settle for. It is higher because flows can have
     /// headers on different parts of their packets.
-    #[inline]
     const fn most_covers(&self) -> u16 {
         match self.covers {
             covers @ 0..=1 => covers,
@@ -175,7 +171,6 @@ impl Sums {
 
     /// The part of a departing packet's inter-packet time on which its share may be based; 0 if its
     /// header does not take part.
-    #[inline]
     pub(crate) fn x_granted(&self, header: &XcpCarried, bytes: u32) -> u64 {
         match &self.guard {
             None => as_stated(header),
@@ -189,20 +184,17 @@ impl Sums {
 
     /// Bytes that a departing packet's header settles for, limited to a few times the packets
     /// without a header.
-    #[inline]
     pub(crate) fn settles_for(&self, header: &XcpCarried, bytes: u32) -> u64 {
         let most = self.guard.as_ref().map_or(u16::MAX, Guard::most_covers);
         u64::from(bytes) * u64::from(header.covers.min(most).max(1))
     }
 
-    #[inline]
     pub(crate) fn count(&mut self, bytes: u32) {
         self.bytes = self.bytes.saturating_add(u64::from(bytes)).min(MAX_BYTES);
     }
 
     /// Records the header of a packet of `bytes`, whether it is trusted or not. Returns the
     /// inter-packet time that counts.
-    #[inline]
     pub(crate) fn hear(&mut self, header: &XcpCarried, bytes: u32) -> u64 {
         self.headed = self.headed.saturating_add(u64::from(bytes)).min(MAX_BYTES);
         self.count_rtt(header.rtt_us, bytes);
@@ -222,7 +214,6 @@ impl Sums {
     }
 
     /// Counts the RTT that a packet of `bytes` states, and returns the part that counts, in µs.
-    #[inline]
     pub(crate) fn count_rtt(&mut self, rtt_us: u32, bytes: u32) -> u64 {
         let size = u64::from(bytes);
         self.stated = self.stated.saturating_add(size).min(MAX_BYTES);
@@ -236,7 +227,6 @@ impl Sums {
     }
 
     /// Adds a header with inter-packet time `x` to the sums.
-    #[inline]
     pub(crate) fn count_header(&mut self, header: &XcpCarried, x: u64) {
         let rtt = u64::from(header.rtt_us).min(self.most_rtt_us());
         self.x += u128::from(x);
@@ -269,14 +259,12 @@ impl Sums {
 }
 
 /// The inter-packet time of a flow with a window of one packet.
-#[inline]
 fn own(header: &XcpCarried, most_rtt: u32) -> u64 {
     u64::from(header.rtt_us.min(most_rtt)) * X_PER_MICRO
 }
 
 /// As published: a header without an RTT does not take part. The result is limited so that sums do
 /// not overflow.
-#[inline]
 fn as_stated(header: &XcpCarried) -> u64 {
     if header.rtt_us == 0 {
         return 0;

@@ -161,7 +161,6 @@ impl VcpFlows {
     }
 
     /// Counts an arriving packet of a flow. Returns the net change: given minus taken.
-    #[inline]
     pub(crate) fn count(
         &mut self,
         now: Instant,
@@ -202,7 +201,6 @@ impl VcpFlows {
     /// Counts a packet without a request, with [`count`](Self::count), if another packet of its
     /// flow carried a request lately. A VCP sender controlled by CUBIC puts requests on few packets
     /// only.
-    #[inline]
     pub(crate) fn count_silent(
         &mut self,
         now: Instant,
@@ -218,7 +216,6 @@ impl VcpFlows {
     }
 
     /// The mark of the flow's packets during this interval.
-    #[inline]
     pub(crate) fn mark(&self, flow_hash: u32, bise: bool) -> VcpMark {
         let slot = self.slots.get(flow_hash);
         let (r, reported_for) = match (slot.code, bise) {

@@ -150,13 +150,11 @@ impl ExplicitLaw for XcpLaw {
         };
     }
 
-    #[inline]
     fn yields(&self) -> bool {
         self.end_to_end.is_some()
     }
 
     /// Limits the window to the room that flow control, buffer and application leave.
-    #[inline]
     fn steered(&self, path: &Path) -> u64 {
         let own = self.steering.bytes().min(path.hidden.cap());
         if self.params.naive {
@@ -173,7 +171,6 @@ impl ExplicitLaw for XcpLaw {
     /// Rounds a small window up to whole packets, and to at least two, because pacing keeps the
     /// rate. Otherwise a window of 1.9 packets would send only one packet, whose acknowledgement
     /// would be delayed for a second.
-    #[inline]
     fn sendable(&self, path: &Path) -> u64 {
         let own = self.steered(path);
         if self.params.naive || own >= FEW_PACKETS * path.mtu {
@@ -197,7 +194,6 @@ impl ExplicitLaw for XcpLaw {
 
     /// A sender with `loss=ignore` does not search, so that bounds which only the search could lift
     /// do not apply.
-    #[inline]
     fn search(&self) -> Search {
         let searches = self.params.loss != XcpLoss::Ignore;
         Search {
@@ -211,7 +207,6 @@ impl ExplicitLaw for XcpLaw {
         srtt.saturating_mul(PATIENCE_ROUNDS)
     }
 
-    #[inline]
     fn on_sent(&mut self, path: &Path, sent: &Sent) -> u64 {
         if sent.signal {
             self.asked.on_sent(self.next_header(path).delta);
@@ -275,7 +270,6 @@ impl ExplicitLaw for XcpLaw {
     }
 
     /// Ages the window after a round trip in which it was not used.
-    #[inline]
     fn on_ruled_ack(&mut self, now: Instant, path: &Path, acked: &Acked) {
         if self.params.naive {
             return;

@@ -82,7 +82,6 @@ impl PublishedXcp {
 }
 
 impl Controller for PublishedXcp {
-    #[inline]
     fn on_sent(&mut self, now: Instant, sent: &Sent) -> PacketState {
         self.timeout.on_sent(now, sent);
         if sent.signal {
@@ -110,7 +109,6 @@ impl Controller for PublishedXcp {
         self.steering.apply(feedback.delta, srtt, self.mtu);
     }
 
-    #[inline]
     fn on_ack(&mut self, now: Instant, acked: &Acked) {
         self.srtt = Some(acked.srtt);
         let timeout = self.timeout.on_ack(now, acked);
@@ -140,7 +138,6 @@ impl Controller for PublishedXcp {
         self.srtt.get_or_insert(srtt);
     }
 
-    #[inline]
     fn window(&self) -> u64 {
         self.timeout.leaves(self.steering.bytes(), self.mtu)
     }

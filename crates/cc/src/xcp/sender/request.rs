@@ -68,7 +68,6 @@ pub(crate) struct Asked {
 const HALF: u64 = 1 << 63;
 
 impl Asked {
-    #[inline]
     pub(crate) const fn on_sent(&mut self, delta: i64) {
         if delta > 0 {
             self.sent = self.sent.wrapping_add(delta.unsigned_abs());
@@ -76,13 +75,11 @@ impl Asked {
     }
 
     /// The state to store with the packet.
-    #[inline]
     pub(crate) const fn state(&self) -> u64 {
         self.sent
     }
 
     /// Records an acknowledgement whose largest packet stored `state`.
-    #[inline]
     pub(crate) const fn on_ack(&mut self, state: u64) {
         let news = state.wrapping_sub(self.acked);
         if news < HALF {
@@ -93,7 +90,6 @@ impl Asked {
     }
 
     /// The part of `delta` that was requested. Negative feedback is returned unchanged.
-    #[inline]
     pub(crate) fn grant(&mut self, delta: i64) -> i64 {
         let Ok(positive) = u64::try_from(delta) else {
             return delta;
@@ -235,7 +231,6 @@ impl Room {
     }
 
     /// The largest window that is currently useful.
-    #[inline]
     pub(crate) fn largest(&self) -> u64 {
         let least = self.limits.least();
         least.saturating_add(least / SLACK)

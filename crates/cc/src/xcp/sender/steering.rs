@@ -61,7 +61,6 @@ impl Steering {
     }
 
     /// The window in whole bytes, rounded down.
-    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.q16 >> BITS).unwrap_or(0)
     }
@@ -73,7 +72,6 @@ impl Steering {
 
     /// Applies a rate change `delta` in 2^-16 bytes per second: the window changes by this amount
     /// times the round trip, but does not fall below `floor` bytes. [XCP-i II-A window].
-    #[inline]
     pub(crate) fn apply(&mut self, delta: i64, srtt: Duration, floor: u64) {
         let rtt = i128::from(micros(srtt.min(MAX_INTERVAL)).max(1));
         self.rest += i128::from(delta) * rtt;
@@ -84,7 +82,6 @@ impl Steering {
     }
 
     /// Lowers the window to `bytes` if it is larger.
-    #[inline]
     pub(crate) fn cap(&mut self, bytes: u64) {
         self.q16 = self.q16.min((i128::from(bytes) + 1) << BITS);
     }
@@ -101,7 +98,6 @@ impl Steering {
     /// Handles an acknowledgement. After a round trip in which it did not limit the sender, the
     /// window falls halfway to the bytes used, but not below `floor` bytes (draft-falk-xcp-spec-03,
     /// section 4.1.3.1, with p = ½). Returns true at the end of a round trip.
-    #[inline]
     pub(crate) fn age(
         &mut self,
         now: Instant,

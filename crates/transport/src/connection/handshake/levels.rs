@@ -48,7 +48,6 @@ impl CryptoLevels {
     }
 
     /// Returns true if CRYPTO data of this level is due.
-    #[inline]
     pub(in crate::connection) fn can_send(&self, space: SpaceId) -> bool {
         let [initial, handshake, data] = &self.levels;
         match space {

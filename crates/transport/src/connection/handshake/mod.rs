@@ -100,7 +100,6 @@ impl Handshake {
     }
 
     /// Returns which end of the connection this is.
-    #[inline]
     pub(in crate::connection) const fn side(&self) -> Side {
         self.side
     }
@@ -131,13 +130,11 @@ impl Handshake {
 
     /// Returns true once this side has completed the handshake (RFC 9001 §4.1.1). It stays true
     /// after the end of the connection.
-    #[inline]
     pub fn is_complete(&self) -> bool {
         self.progress >= Progress::Complete
     }
 
     /// Returns true once the peer is known to have completed the handshake, too (RFC 9001 §4.1.2).
-    #[inline]
     pub fn is_confirmed(&self) -> bool {
         self.progress == Progress::Confirmed
     }

@@ -27,7 +27,6 @@ pub(in crate::connection) enum RetryAnswer {
 
 impl Handshake {
     /// Returns the peer's parameters, once they were read.
-    #[inline]
     pub(in crate::connection) const fn peer(&self) -> Option<&TransportParameters> {
         self.parameters.peer.as_ref()
     }
@@ -41,7 +40,6 @@ impl Handshake {
     }
 
     /// Returns the peer's unit of ACK delays, as a power of two in microseconds.
-    #[inline]
     pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {
         self.parameters.peer_ack_delay_exponent()
     }
@@ -73,7 +71,6 @@ impl Handshake {
     }
 
     /// Returns true if a packet with this header may be decrypted now.
-    #[inline]
     pub(in crate::connection) fn accepts(&self, found: &Protected) -> bool {
         match found.ty {
             // A server must not read 1-RTT packets before it has received the client's Finished
@@ -165,7 +162,6 @@ impl Handshake {
     }
 
     /// Returns a datagram that was kept, once it can be read.
-    #[inline]
     pub(in crate::connection) fn take_kept(&mut self) -> Option<(Received, Vec<u8>)> {
         let complete = self.is_complete();
         let early = complete.then(|| self.early.take()).flatten();
@@ -233,7 +229,6 @@ impl Parameters {
     }
 
     /// Returns the peer's unit of ACK delays, as a power of two in microseconds.
-    #[inline]
     pub(in crate::connection) fn peer_ack_delay_exponent(&self) -> u32 {
         self.peer
             .as_ref()

@@ -240,7 +240,6 @@ impl Early {
     }
 
     /// Returns the first datagram. When none is left, the memory is freed.
-    #[inline]
     pub(super) fn take(&mut self) -> Option<(Received, Vec<u8>)> {
         let taken = self.0.as_mut()?.datagrams.pop_front();
         if taken.is_none() {

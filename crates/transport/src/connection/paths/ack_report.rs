@@ -74,7 +74,6 @@ pub(in crate::connection) struct Settled {
 impl Path {
     /// Processes the acknowledgement of a 1-RTT packet sent on this path. Returns true if the
     /// largest datagram changed.
-    #[inline]
     pub(in crate::connection) fn on_acked<F>(
         &mut self,
         now: Instant,

@@ -68,7 +68,6 @@ impl Feedback {
 
     /// Returns true if this side offered to read any signals. It then accepts shims even before it
     /// has read the peer's offer.
-    #[inline]
     pub(in crate::connection) fn offered(&self) -> bool {
         !self.own.is_empty()
     }
@@ -140,7 +139,6 @@ impl Feedback {
 
     /// Puts a signal for `wanted` in front of our data from packet `next` on, if both sides offered
     /// one.
-    #[inline]
     pub(in crate::connection) fn choose(&mut self, wanted: Explicit, next: u64) {
         if self.signal().is_none_or(|signal| signal.speaks(wanted)) {
             return;
@@ -164,7 +162,6 @@ impl Feedback {
     }
 
     /// Returns the signal in use.
-    #[inline]
     fn in_use(&self) -> Option<&Outgoing> {
         self.outgoing.get(self.used?)
     }
@@ -179,7 +176,6 @@ impl Feedback {
     }
 
     /// Returns the signal in front of our data.
-    #[inline]
     pub(in crate::connection) fn signal(&self) -> Option<&dyn Signal> {
         self.in_use().map(|o| &*o.signal)
     }
@@ -192,7 +188,6 @@ impl Feedback {
     }
 
     /// Returns true if the signal in front of our data has a shim.
-    #[inline]
     pub(in crate::connection) fn has_shim(&self) -> bool {
         self.signal().is_some_and(|signal| signal.shim_len() > 0)
     }
@@ -205,13 +200,11 @@ impl Feedback {
     }
 
     /// Returns the size of our shim with this request, in bytes, or 0 without a signal.
-    #[inline]
     pub(in crate::connection) fn shim_len(&self, request: &Request) -> usize {
         self.signal().map_or(0, |signal| signal.len_of(request))
     }
 
     /// Writes the shim in front of a datagram.
-    #[inline]
     pub(in crate::connection) fn fill(&self, request: &Request, shim: &mut [u8]) {
         if let Some(signal) = self.signal() {
             signal.fill(request, shim);
@@ -220,7 +213,6 @@ impl Feedback {
 
     /// Returns the size of the shim that asks for a starting rate, in bytes, or 0 if this isn't
     /// possible.
-    #[inline]
     pub(in crate::connection) fn question_len(&self) -> usize {
         self.asking.as_ref().map_or(0, |o| o.signal.shim_len())
     }
@@ -234,7 +226,6 @@ impl Feedback {
 
     /// Records that packet `number` was sent with the signal or a question, in a datagram of
     /// `bytes`.
-    #[inline]
     pub(in crate::connection) fn on_sent(&mut self, shim: ShimUse, number: u64, bytes: u64) {
         let outgoing = match shim {
             ShimUse::Question(_) => self.asking.as_mut(),
@@ -272,7 +263,6 @@ impl Feedback {
 
     /// Counts an ack-eliciting 1-RTT packet that was decrypted for the first time, on the current
     /// path and as the first of its datagram. Returns true if a shim was counted.
-    #[inline]
     pub(in crate::connection) fn on_packet(
         &mut self,
         prefix: ShimPrefix<'_>,
@@ -288,7 +278,6 @@ impl Feedback {
         self.count_shim(prefix, arrived)
     }
 
-    #[inline]
     fn count_shim(&mut self, prefix: ShimPrefix<'_>, arrived: Arrived<'_>) -> bool {
         let ShimPrefix::Shim { kind, bytes } = prefix else {
             return false;
@@ -322,7 +311,6 @@ impl Feedback {
     }
 
     /// Writes FEEDBACK frames for counters that changed, as far as they fit.
-    #[inline]
     pub(in crate::connection) fn write_frames(&mut self, now: Instant, w: &mut Writer<'_>) {
         let micros = now.as_nanos() / 1000 % u64::from(feedback::TIME_MODULUS);
         let time = u32::try_from(micros).unwrap_or(0);
@@ -395,7 +383,6 @@ pub(in crate::connection) enum ShimPrefix<'a> {
 }
 
 /// Removes a shim. Even if its check failed, the bytes behind it are a packet and can be read.
-#[inline]
 pub(in crate::connection) fn strip(datagram: &mut [u8]) -> (ShimPrefix<'_>, &mut [u8]) {
     let Ok(len) = declared_len(datagram) else {
         return (ShimPrefix::Plain, datagram);
@@ -425,7 +412,6 @@ pub(in crate::connection) enum ShimUse {
 
 impl ShimUse {
     /// Returns the size of the shim, in bytes.
-    #[inline]
     pub(in crate::connection) const fn len(self) -> usize {
         match self {
             Self::Nothing => 0,

@@ -69,13 +69,11 @@ impl Path {
     }
 
     /// Returns true if a PATH_CHALLENGE is due.
-    #[inline]
     pub(in crate::connection) fn wants_challenge(&self, now: Instant) -> bool {
         self.address.wants_challenge(now)
     }
 
     /// Returns true if a PATH_CHALLENGE or PATH_RESPONSE is due.
-    #[inline]
     pub(in crate::connection) fn wants_frames(&self, now: Instant) -> bool {
         !self.address.responses.is_empty() || self.wants_challenge(now)
     }
@@ -215,7 +213,6 @@ impl Paths {
 
     /// Counts a datagram of `bytes` for the amplification limit of its address. Returns true if it
     /// arrived on the current path.
-    #[inline]
     pub(in crate::connection) fn on_datagram(&mut self, received: &Received, bytes: u64) -> bool {
         let in_use = self.path.brought(received);
         if in_use {

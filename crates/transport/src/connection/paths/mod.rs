@@ -335,20 +335,17 @@ impl Address {
     }
 
     /// Counts a datagram sent there.
-    #[inline]
     pub(in crate::connection) const fn on_datagram_sent(&mut self, bytes: u64) {
         self.limit.on_sent(bytes);
     }
 
     /// Returns whether packets to this address are IPv6.
-    #[inline]
     const fn is_ipv6(&self) -> bool {
         // Sockets for both versions report IPv4 addresses as IPv4-mapped addresses.
         self.remote.ip().to_canonical().is_ipv6()
     }
 
     /// Returns true if `remote` and `local`, as far as it is known, are those of this address.
-    #[inline]
     fn is(&self, remote: SocketAddr, local: Option<IpAddr>) -> bool {
         self.remote == remote && self.is_from(local)
     }
@@ -376,7 +373,6 @@ impl Address {
 
     /// Processes the acknowledgement of packet `number` while the current path leads to this
     /// address.
-    #[inline]
     fn on_acked(&mut self, now: Instant, number: u64) {
         self.proved_at = now;
         if self.limit.is_validated() && number >= self.proved_from {
@@ -385,7 +381,6 @@ impl Address {
     }
 
     /// Returns true if a PATH_CHALLENGE is due.
-    #[inline]
     fn wants_challenge(&self, now: Instant) -> bool {
         let validation = self.validation.as_ref();
         validation.is_some_and(|validation| validation.wants_challenge(now))
@@ -394,7 +389,6 @@ impl Address {
     /// Applies the limit to a datagram of `size` bytes. `probes` is true if a probe is due. `least`
     /// is the size of the smallest datagram with a PATH_CHALLENGE, and `full` the size of a
     /// datagram that begins a connection, in bytes.
-    #[inline]
     pub(in crate::connection) fn allowance(
         &self,
         now: Instant,

@@ -57,25 +57,21 @@ impl Path {
         }
     }
 
-    #[inline]
     pub(in crate::connection) const fn remote(&self) -> SocketAddr {
         self.address.remote
     }
 
     /// Returns our address, if the driver provides it.
-    #[inline]
     pub(in crate::connection) const fn local(&self) -> Option<IpAddr> {
         self.address.local
     }
 
     /// Returns true if a datagram arrived on this path.
-    #[inline]
     pub(in crate::connection) fn brought(&self, received: &Received) -> bool {
         self.address.is(received.remote, received.local)
     }
 
     /// Returns true if the peer has proved its address.
-    #[inline]
     pub(in crate::connection) const fn is_validated(&self) -> bool {
         self.address.limit.is_validated()
     }
@@ -88,7 +84,6 @@ impl Path {
     }
 
     /// Returns the size of the largest datagram, in bytes of UDP payload including the shim.
-    #[inline]
     pub(in crate::connection) const fn mtu(&self) -> u16 {
         self.route.mtud.mtu()
     }
@@ -100,13 +95,11 @@ impl Path {
     }
 
     /// Returns the congestion window, in bytes.
-    #[inline]
     pub(in crate::connection) fn window(&self) -> u64 {
         self.route.controller.window()
     }
 
     /// Returns the ECN field of the next packets.
-    #[inline]
     pub(in crate::connection) fn mark(&self) -> Ecn {
         self.route.ecn(self.feedback.signal())
     }
@@ -138,7 +131,6 @@ impl Path {
     }
 
     /// Describes `len` bytes to send on this path, in datagrams of `segment_size`.
-    #[inline]
     pub(in crate::connection) const fn transmit(
         &self,
         ecn: Ecn,
@@ -155,14 +147,12 @@ impl Path {
     }
 
     /// Returns true if a signal uses the ECN field, so that there's nothing to validate.
-    #[inline]
     fn is_ecn_claimed(&self) -> bool {
         let signal = self.feedback.signal();
         signal.is_some_and(|signal| signal.ecn().is_some())
     }
 
     /// Returns which property of the path a packet tests.
-    #[inline]
     pub(in crate::connection) fn probes(&self, packet: &Departure) -> Probe {
         let shim = packet.shim != ShimUse::Nothing;
         let marked = packet.ecn != Ecn::NotEct && !self.is_ecn_claimed();
@@ -177,7 +167,6 @@ impl Path {
 
     /// Reports to the controller a 1-RTT packet that counts towards bytes in flight; `in_flight`
     /// includes it.
-    #[inline]
     pub(in crate::connection) fn tell_sent(
         &mut self,
         now: Instant,
@@ -205,13 +194,11 @@ impl Path {
         self.controllers.note(now, ruler);
     }
 
-    #[inline]
     fn bears_signal(&self, packet: &Departure) -> bool {
         packet.shim != ShimUse::Nothing || (packet.eliciting && self.is_ecn_claimed())
     }
 
     /// Records that a 1-RTT packet was sent.
-    #[inline]
     pub(in crate::connection) fn on_sent(&mut self, now: Instant, packet: &Departure) {
         let number = packet.number;
         let signal = self.bears_signal(packet);

@@ -117,7 +117,6 @@ impl Route {
     }
 
     /// Returns whether window and pacer permit a datagram of `size` bytes.
-    #[inline]
     pub(in crate::connection) fn admits(
         &mut self,
         now: Instant,
@@ -165,7 +164,6 @@ impl Route {
 
     /// Returns true once the application had data to send on this path. `has_data` tests whether it
     /// has some now.
-    #[inline]
     pub(in crate::connection) fn carries_data(&mut self, has_data: impl FnOnce() -> bool) -> bool {
         if !self.carries_data {
             self.carries_data = has_data();
@@ -179,14 +177,12 @@ impl Route {
     }
 
     /// Records that a packet was sent that counts towards bytes in flight.
-    #[inline]
     pub(in crate::connection) fn on_in_flight(&mut self, now: Instant, bytes: u64) {
         self.pacer.on_sent(now, bytes);
         self.last_sent = Some(now);
     }
 
     /// Returns true if the window has no room for another datagram besides the bytes in flight.
-    #[inline]
     pub(in crate::connection) fn is_full(&self, in_flight: u64) -> bool {
         in_flight + u64::from(self.mtud.mtu()) > self.controller.window()
     }
@@ -240,7 +236,6 @@ impl Route {
 
     /// Returns the ECN field of the next packets. If a signal uses this field, it takes precedence
     /// over validation.
-    #[inline]
     pub(super) fn ecn(&self, signal: Option<&dyn Signal>) -> Ecn {
         signal
             .and_then(Signal::ecn)
@@ -308,7 +303,6 @@ impl Starts {
     }
 
     /// Ends starts whose time has passed.
-    #[inline]
     pub(super) fn poll(&mut self, now: Instant) {
         let Some(until) = self.until.filter(|until| now >= *until) else {
             return;
@@ -325,7 +319,6 @@ impl Starts {
     }
 
     /// Returns the bytes that count now.
-    #[inline]
     pub(super) const fn bytes(&self) -> u64 {
         self.current + self.previous
     }

@@ -48,7 +48,6 @@ pub(in crate::connection) struct PacketSpaces {
     longest_pto: Duration,
 }
 
-#[inline]
 const fn of<T>(spaces: &[T; 3], space: SpaceId) -> &T {
     let [initial, handshake, data] = spaces;
     match space {
@@ -58,7 +57,6 @@ const fn of<T>(spaces: &[T; 3], space: SpaceId) -> &T {
     }
 }
 
-#[inline]
 const fn of_mut<T>(spaces: &mut [T; 3], space: SpaceId) -> &mut T {
     let [initial, handshake, data] = spaces;
     match space {
@@ -102,7 +100,6 @@ impl PacketSpaces {
 
     /// Returns the current probe timeout without backoff, which is the unit of other timers. It is
     /// bounded because the peer influences it by delaying its acknowledgements.
-    #[inline]
     pub(in crate::connection) fn pto(&self) -> Duration {
         self.recovery.pto().min(self.longest_pto)
     }
@@ -119,18 +116,15 @@ impl PacketSpaces {
         }
     }
 
-    #[inline]
     pub(in crate::connection) const fn received(&self, space: SpaceId) -> &Received {
         of(&self.received, space)
     }
 
-    #[inline]
     pub(in crate::connection) const fn received_mut(&mut self, space: SpaceId) -> &mut Received {
         of_mut(&mut self.received, space)
     }
 
     /// Borrows recovery together with the parts that need the fates of packets in `space`.
-    #[inline]
     pub(in crate::connection) const fn split(
         &mut self,
         space: SpaceId,
@@ -182,7 +176,6 @@ impl PacketSpaces {
     }
 
     /// Decrypts a packet in place.
-    #[inline]
     pub(in crate::connection) fn open(
         &mut self,
         now: Instant,
@@ -195,13 +188,11 @@ impl PacketSpaces {
     }
 
     /// Returns the number of the next packet of the Data space, disregarding skipped numbers.
-    #[inline]
     pub(in crate::connection) fn next_number(&self) -> u64 {
         self.recovery.space(SpaceId::Data).sent().next_number()
     }
 
     /// Records that packet `number` was sent.
-    #[inline]
     pub(in crate::connection) fn on_sent(
         &mut self,
         space: SpaceId,
@@ -222,7 +213,6 @@ impl PacketSpaces {
     ///
     /// # Errors
     /// Returns KEY_UPDATE_ERROR if the peer acknowledges packets under keys that it doesn't use.
-    #[inline]
     pub(in crate::connection) fn on_ack_frame(
         &mut self,
         space: SpaceId,
@@ -242,7 +232,6 @@ impl PacketSpaces {
     }
 
     /// Cancels the probes after an ACK frame, because the peer has answered.
-    #[inline]
     pub(in crate::connection) const fn after_ack(&mut self) {
         if self.recovery.pto_count() == 0 {
             self.probes.clear_all();
@@ -251,7 +240,6 @@ impl PacketSpaces {
 
     /// Updates the maximum acknowledgement delay after an ACK frame of the Data space, because the
     /// peer may have received our request.
-    #[inline]
     pub(in crate::connection) const fn after_data_ack(&mut self) {
         self.recovery
             .set_max_ack_delay(self.ack_request.max_ack_delay());
@@ -263,7 +251,6 @@ impl PacketSpaces {
     }
 
     /// Returns true if a probe is due in `space`.
-    #[inline]
     pub(in crate::connection) const fn probes(&self, space: SpaceId) -> bool {
         self.probes.is_due(space)
     }
@@ -276,7 +263,6 @@ impl PacketSpaces {
     /// Returns true if probes of the Data space are due and earlier probes weren't answered. The
     /// peer may not be able to use new data, for example because it waits for earlier data of the
     /// stream. Therefore, only the first probes are filled with new data.
-    #[inline]
     pub(in crate::connection) const fn probes_again(&self) -> bool {
         self.probes.is_due(SpaceId::Data) && self.recovery.pto_count() > 1
     }
@@ -391,13 +377,11 @@ impl Probes {
     }
 
     /// Returns true if a probe is due in any space.
-    #[inline]
     pub(super) fn any(&self) -> bool {
         self.due != [false; 3]
     }
 
     /// Returns true if a probe is due in `space`.
-    #[inline]
     pub(super) const fn is_due(&self, space: SpaceId) -> bool {
         let [initial, handshake, data] = self.due;
         match space {
@@ -408,7 +392,6 @@ impl Probes {
     }
 
     /// Returns which of the two probes is due, 0 or 1, if any.
-    #[inline]
     pub(super) fn index(&self, space: SpaceId) -> Option<u8> {
         self.is_due(space)
             .then(|| u8::from(self.second && self.space == space))
@@ -439,7 +422,6 @@ impl Probes {
     }
 
     /// Clears the probe of `space`, because it was sent or isn't needed.
-    #[inline]
     pub(super) const fn clear(&mut self, space: SpaceId) {
         self.set(space, false);
     }
@@ -449,7 +431,6 @@ impl Probes {
         self.due = [false; 3];
     }
 
-    #[inline]
     const fn set(&mut self, space: SpaceId, due: bool) {
         let [initial, handshake, data] = &mut self.due;
         *match space {

@@ -15,7 +15,6 @@ impl PacketSpaces {
     /// Returns true if packets of `space` may be sent. This requires keys and, for data, that the
     /// handshake is `complete`. Exceptions are a client's 0-RTT packets and the answers of a server
     /// that accepts early data.
-    #[inline]
     pub(in crate::connection) fn may_send(&self, space: SpaceId, complete: bool) -> bool {
         if space != SpaceId::Data {
             return self.keys.has(space);

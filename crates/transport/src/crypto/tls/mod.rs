@@ -219,7 +219,6 @@ fn wrap(keys: quic::Keys) -> Keys {
 struct TlsHeaderKey(Box<dyn quic::HeaderProtectionKey>);
 
 impl HeaderKey for TlsHeaderKey {
-    #[inline]
     fn mask(&self, sample: &[u8; SAMPLE_LEN]) -> [u8; 5] {
         // rustls masks headers without revealing the mask. To obtain it, mask a short header
         // that announces a 4-byte packet number and whose other bits are 0.
@@ -236,7 +235,6 @@ impl HeaderKey for TlsHeaderKey {
 struct TlsPacketKey(Box<dyn quic::PacketKey>);
 
 impl PacketKey for TlsPacketKey {
-    #[inline]
     fn seal(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<(), SealError> {
         let (header, rest) = packet.split_at_mut_checked(header_len).ok_or(SealError)?;
         let (payload, room) = rest.split_last_chunk_mut::<TAG_LEN>().ok_or(SealError)?;
@@ -248,7 +246,6 @@ impl PacketKey for TlsPacketKey {
         Ok(())
     }
 
-    #[inline]
     fn open(&self, pn: u64, packet: &mut [u8], header_len: usize) -> Result<usize, OpenError> {
         let (header, payload) = packet.split_at_mut_checked(header_len).ok_or(OpenError)?;
         if payload.len() < TAG_LEN {

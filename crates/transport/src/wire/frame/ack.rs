@@ -33,7 +33,6 @@ pub struct Ack<'a> {
 
 impl<'a> Ack<'a> {
     /// Returns the acknowledged ranges: descending, disjoint, and with gaps in between.
-    #[inline]
     pub const fn ranges(&self) -> AckRanges<'a> {
         AckRanges {
             next: Some((self.largest, self.first_range)),
@@ -42,7 +41,6 @@ impl<'a> Ack<'a> {
     }
 
     /// Decodes the fields after the type, and checks every range.
-    #[inline]
     pub(super) fn decode(r: &mut Reader<'a>, with_ecn: bool) -> Result<Self, Malformed> {
         let largest = r.get_varint()?;
         let delay = r.get_varint()?;
@@ -111,7 +109,6 @@ impl From<UnexpectedEnd> for Malformed {
 
 /// Returns the largest number of the range that follows one ending at `smallest`. A gap of 0
 /// means that one packet is missing.
-#[inline]
 const fn below(smallest: u64, gap: u64) -> Option<u64> {
     match smallest.checked_sub(gap) {
         Some(rest) => rest.checked_sub(2),
@@ -130,7 +127,6 @@ pub struct AckRanges<'a> {
 impl Iterator for AckRanges<'_> {
     type Item = RangeInclusive<u64>;
 
-    #[inline]
     fn next(&mut self) -> Option<RangeInclusive<u64>> {
         let (largest, length) = self.next?;
         // Decoding has checked all ranges; an invalid one would only end the iteration.
@@ -192,7 +188,6 @@ pub fn encode(
 
 /// Returns the gap field between a range ending at `smallest` and the next one, whose largest
 /// number is `largest`.
-#[inline]
 fn gap(smallest: u64, largest: u64) -> Result<u64, WriteError> {
     smallest
         .checked_sub(largest)

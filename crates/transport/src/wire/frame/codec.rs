@@ -224,7 +224,6 @@ pub struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// Creates an iterator over the payload of a decrypted packet.
-    #[inline]
     pub const fn new(payload: &'a [u8]) -> Self {
         Self {
             r: Reader::new(payload),
@@ -232,7 +231,6 @@ impl<'a> Frames<'a> {
     }
 
     /// Returns the number of bytes not yet read.
-    #[inline]
     pub const fn remaining(&self) -> usize {
         self.r.remaining()
     }
@@ -241,7 +239,6 @@ impl<'a> Frames<'a> {
 impl<'a> Iterator for Frames<'a> {
     type Item = Result<Frame<'a>, FrameError>;
 
-    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.r.is_empty() {
             return None;
@@ -291,7 +288,6 @@ impl From<feedback::Malformed> for Bad {
     }
 }
 
-#[inline]
 fn read<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, FrameError> {
     let at = r.position();
     let ty = r.get_varint().map_err(|_| FrameError {
@@ -314,7 +310,6 @@ fn read<'a>(r: &mut Reader<'a>) -> Result<Frame<'a>, FrameError> {
     })
 }
 
-#[inline]
 fn fields<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Frame<'a>, Bad> {
     Ok(match ty {
         types::PADDING => Frame::Padding(1 + padding(r)),
@@ -400,7 +395,6 @@ fn padding(r: &mut Reader<'_>) -> usize {
     r.get_slice(n).map_or(0, <[u8]>::len)
 }
 
-#[inline]
 fn stream<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Stream<'a>, Bad> {
     let id = stream_id(r)?;
     let offset = if ty & types::STREAM_OFF != 0 {
@@ -422,7 +416,6 @@ fn stream<'a>(ty: FrameType, r: &mut Reader<'a>) -> Result<Stream<'a>, Bad> {
     })
 }
 
-#[inline]
 fn stream_id(r: &mut Reader<'_>) -> Result<StreamId, UnexpectedEnd> {
     r.get_varint().map(StreamId::from_varint)
 }
@@ -441,7 +434,6 @@ fn stream_count(r: &mut Reader<'_>) -> Result<u64, Bad> {
     }
 }
 
-#[inline]
 fn check_end(offset: u64, data: &[u8]) -> Result<(), Bad> {
     // [9000 19.8 beyond-offsets]
     if offset.saturating_add(data.len() as u64) > varint::MAX {

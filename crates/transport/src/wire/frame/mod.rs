@@ -223,7 +223,6 @@ impl Frame<'_> {
 
     /// Returns true if the frame makes its packet ack-eliciting (RFC 9002 §2). Like ACK,
     /// FEEDBACK does not, because feedback about feedback would never end.
-    #[inline]
     pub const fn is_ack_eliciting(&self) -> bool {
         !matches!(
             self,
@@ -238,7 +237,6 @@ impl Frame<'_> {
 
     /// Returns true for frames that probe a path without migrating the connection to it (RFC
     /// 9000 §9.1).
-    #[inline]
     pub const fn is_probing(&self) -> bool {
         matches!(
             self,
@@ -253,7 +251,6 @@ impl Frame<'_> {
     /// PROTOCOL_VIOLATION. For 0-RTT, this is the stricter list of RFC 9000 §12.5, which
     /// excludes RETIRE_CONNECTION_ID. Extensions whose parameters aren't remembered for 0-RTT
     /// are excluded as well.
-    #[inline]
     pub const fn allowed_in(&self, packet: PacketType) -> bool {
         match self {
             Self::Padding(_) | Self::Ping | Self::ConnectionClose(_) => true,
@@ -273,7 +270,6 @@ impl Frame<'_> {
     /// Returns true if an endpoint in the role of `sender` may send it; otherwise, it is a
     /// PROTOCOL_VIOLATION. Only servers send NEW_TOKEN and HANDSHAKE_DONE (RFC 9000 §19.7,
     /// §19.20).
-    #[inline]
     pub const fn allowed_from(&self, sender: Side) -> bool {
         match self {
             Self::NewToken(_) | Self::HandshakeDone => sender.is_server(),

@@ -49,7 +49,6 @@ pub struct Fit {
 impl StreamHeader {
     /// Returns the number of bytes in front of the data. `data_len` is given if the frame
     /// contains a length.
-    #[inline]
     pub const fn len(&self, data_len: Option<usize>) -> usize {
         let offset = if self.offset == 0 {
             0
@@ -67,7 +66,6 @@ impl StreamHeader {
     /// length is omitted only if the frame then fills the room or could otherwise not contain
     /// all available data. Returns `None` if no byte fits (or, if nothing is available, if not
     /// even the header fits).
-    #[inline]
     pub const fn fit(&self, room: usize, available: usize) -> Option<Fit> {
         let bare = self.len(None);
         if room < bare || (room == bare && available > 0) {
@@ -91,7 +89,6 @@ impl StreamHeader {
     /// # Errors
     /// [`WriteError::NoRoom`] if header and data don't fit, and [`WriteError::Value`] if the
     /// data would end above 2^62 − 1. Nothing is written then.
-    #[inline]
     pub fn encode(&self, w: &mut Writer<'_>, fit: Fit) -> Result<(), WriteError> {
         check_end(self.offset, fit.len)?;
         let header = self.len(fit.explicit_len.then_some(fit.len));
@@ -124,7 +121,6 @@ impl StreamHeader {
 
 impl Stream<'_> {
     /// Returns the frame without its data.
-    #[inline]
     pub const fn header(&self) -> StreamHeader {
         StreamHeader {
             id: self.id,
@@ -134,7 +130,6 @@ impl Stream<'_> {
     }
 
     /// Returns the length of the frame, with or without a length field.
-    #[inline]
     pub const fn len(&self, explicit_len: bool) -> usize {
         let data_len = if explicit_len {
             Some(self.data.len())
@@ -148,7 +143,6 @@ impl Stream<'_> {
     ///
     /// # Errors
     /// As [`StreamHeader::encode`].
-    #[inline]
     pub fn encode(&self, w: &mut Writer<'_>, explicit_len: bool) -> Result<(), WriteError> {
         let fit = Fit {
             len: self.data.len(),
@@ -163,14 +157,12 @@ impl Stream<'_> {
 
 impl Crypto<'_> {
     /// Returns the number of bytes in front of `data_len` bytes of data at `offset`.
-    #[inline]
     pub const fn header_len(offset: u64, data_len: usize) -> usize {
         1 + varint::len(offset) + varint::len(data_len as u64)
     }
 
     /// Returns how many of `available` bytes at `offset` fit into a frame of at most `room`
     /// bytes, or `None` if none does.
-    #[inline]
     pub const fn fit(offset: u64, room: usize, available: usize) -> Option<usize> {
         // The size of the length field depends on the data, so start from the maximum and
         // correct it.
@@ -193,7 +185,6 @@ impl Crypto<'_> {
     /// # Errors
     /// [`WriteError::NoRoom`] if header and data don't fit, and [`WriteError::Value`] if the
     /// data would end above 2^62 − 1. Nothing is written then.
-    #[inline]
     pub fn encode_header(
         w: &mut Writer<'_>,
         offset: u64,
@@ -211,7 +202,6 @@ impl Crypto<'_> {
     }
 
     /// Returns the length of the frame.
-    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a frame never is")]
     pub const fn len(&self) -> usize {
         Self::header_len(self.offset, self.data.len()) + self.data.len()
@@ -221,7 +211,6 @@ impl Crypto<'_> {
     ///
     /// # Errors
     /// As [`encode_header`](Self::encode_header).
-    #[inline]
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         w.all_or_nothing(|w| {
             Self::encode_header(w, self.offset, self.data.len())?;
@@ -231,7 +220,6 @@ impl Crypto<'_> {
 }
 
 /// Checks that stream or handshake data ends below 2^62 (RFC 9000 §19.6, §19.8).
-#[inline]
 const fn check_end(offset: u64, len: usize) -> Result<(), WriteError> {
     let end = offset.saturating_add(len as u64);
     if end > varint::MAX {

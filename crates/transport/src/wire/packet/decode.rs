@@ -248,7 +248,6 @@ impl Protected {
     /// Returns the position of the sample for header protection (RFC 9001 §5.4.2), or `None` if the
     /// packet is too short for a sample. Such a packet must be discarded, unless it is a stateless
     /// reset.
-    #[inline]
     pub const fn sample(&self) -> Option<Range<usize>> {
         let start = self.number_at + SAMPLE_OFFSET;
         if start + SAMPLE_LEN > self.len {
@@ -280,7 +279,6 @@ impl PlainHeader {
     ///
     /// # Errors
     /// [`DecodeError::Truncated`] if the packet number doesn't fit into the packet.
-    #[inline]
     pub fn decode(packet: &[u8], found: &Protected) -> Result<Self, DecodeError> {
         let mut r = Reader::new(packet.get(..found.len).ok_or(DecodeError::Truncated)?);
         let first = r.rest().first().copied().ok_or(DecodeError::Truncated)?;

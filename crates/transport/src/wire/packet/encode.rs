@@ -55,7 +55,6 @@ pub enum Header<'a> {
 
 impl Header<'_> {
     /// Returns the type of the packet.
-    #[inline]
     pub const fn ty(&self) -> PacketType {
         match self {
             Self::Initial { .. } => PacketType::Initial,
@@ -66,7 +65,6 @@ impl Header<'_> {
     }
 
     /// Returns the packet number.
-    #[inline]
     pub const fn number(&self) -> TruncatedNumber {
         match self {
             Self::Initial { number, .. }
@@ -78,7 +76,6 @@ impl Header<'_> {
 
     /// Returns the length in bytes, including the packet number. The length field of long
     /// headers takes 2 bytes.
-    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub const fn len(&self) -> usize {
         const LONG: usize = 1 + 4 + 1 + 1 + 2;
@@ -186,38 +183,32 @@ pub struct Started {
 
 impl Started {
     /// Returns the type of the packet.
-    #[inline]
     pub const fn ty(&self) -> PacketType {
         self.ty
     }
 
     /// Returns the start of the packet.
-    #[inline]
     pub const fn start(&self) -> usize {
         self.start
     }
 
     /// Returns the start of the packet number.
-    #[inline]
     pub const fn number_at(&self) -> usize {
         self.number_at
     }
 
     /// Returns the start of the frames.
-    #[inline]
     pub const fn payload_at(&self) -> usize {
         self.payload_at
     }
 
     /// Returns the range of the header, which is the associated data of the AEAD.
-    #[inline]
     pub const fn header(&self) -> Range<usize> {
         self.start..self.payload_at
     }
 
     /// Returns the start of the sample for header protection, which is valid once the packet is
     /// encrypted.
-    #[inline]
     pub const fn sample_at(&self) -> usize {
         self.number_at + SAMPLE_OFFSET
     }

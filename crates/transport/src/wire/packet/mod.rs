@@ -56,7 +56,6 @@ pub struct TruncatedNumber {
 impl TruncatedNumber {
     /// Truncates `full` to as many low bytes (at most 4) as the receiver needs if it might not
     /// have received any packet after `largest_acked` (Appendix A.2).
-    #[inline]
     pub const fn new(full: u64, largest_acked: Option<u64>) -> Self {
         let unacked = match largest_acked {
             Some(acked) => full.saturating_sub(acked),
@@ -73,7 +72,6 @@ impl TruncatedNumber {
     }
 
     /// Truncates `full` to its low `len` bytes (1 to 4, clamped).
-    #[inline]
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the low bytes are what is asked for"
@@ -91,21 +89,18 @@ impl TruncatedNumber {
     }
 
     /// Returns the length in bytes, 1 to 4.
-    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub const fn len(self) -> usize {
         self.len as usize
     }
 
     /// Returns the low bytes as a number.
-    #[inline]
     pub const fn value(self) -> u32 {
         self.value
     }
 
     /// Returns the full number closest to `expected`, which is one more than the largest number
     /// received in an authentic packet so far, or 0 (Appendix A.3).
-    #[inline]
     pub const fn expand(self, expected: u64) -> u64 {
         let window = 1u64 << (8 * self.len as u32);
         let half = window / 2;
@@ -125,7 +120,6 @@ impl TruncatedNumber {
     ///
     /// # Errors
     /// [`UnexpectedEnd`] if fewer are left.
-    #[inline]
     pub fn decode(r: &mut Reader<'_>, len: u8) -> Result<Self, UnexpectedEnd> {
         let len = len.clamp(1, 4);
         let value = r
@@ -139,14 +133,12 @@ impl TruncatedNumber {
     ///
     /// # Errors
     /// [`WriteError::NoRoom`].
-    #[inline]
     pub fn encode(self, w: &mut Writer<'_>) -> Result<(), WriteError> {
         let bytes = self.value.to_be_bytes();
         w.put_slice(bytes.get(4 - self.len()..).unwrap_or(&bytes))
     }
 
     /// Returns the two low bits of the first byte, which encode the length.
-    #[inline]
     const fn length_bits(self) -> u8 {
         self.len - 1
     }
@@ -168,13 +160,11 @@ impl SpaceId {
     pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
 
     /// Returns the index: 0, 1 or 2.
-    #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
     /// Returns the type of packets with these numbers, which is 1-RTT rather than 0-RTT.
-    #[inline]
     pub const fn packet_type(self) -> PacketType {
         match self {
             Self::Initial => PacketType::Initial,
@@ -200,7 +190,6 @@ pub enum PacketType {
 
 impl PacketType {
     /// Returns the number space of packets of this type.
-    #[inline]
     pub const fn space(self) -> SpaceId {
         match self {
             Self::Initial => SpaceId::Initial,
@@ -210,7 +199,6 @@ impl PacketType {
     }
 
     /// Returns true for packets with a long header.
-    #[inline]
     pub const fn is_long(self) -> bool {
         !matches!(self, Self::OneRtt)
     }

@@ -34,13 +34,11 @@ pub const NEGOTIATION: u32 = 0;
 
 /// Returns true for versions of the form 0x?a?a?a?a, which are reserved so that receivers
 /// ignore them (RFC 9000 §15).
-#[inline]
 pub const fn is_reserved(version: u32) -> bool {
     version & 0x0f0f_0f0f == 0x0a0a_0a0a
 }
 
 /// Returns the reserved version that takes the high half of each byte from `entropy`.
-#[inline]
 pub const fn reserved(entropy: u32) -> u32 {
     entropy & 0xf0f0_f0f0 | 0x0a0a_0a0a
 }

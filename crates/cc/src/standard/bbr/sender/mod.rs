@@ -380,12 +380,10 @@ impl Controller for Bbr {
         self.window = self.window.max(self.floor());
     }
 
-    #[inline]
     fn window(&self) -> u64 {
         self.window
     }
 
-    #[inline]
     fn pacing_rate(&self) -> Option<u64> {
         Some(self.pace)
     }
