@@ -19,6 +19,7 @@ pub mod client;
 pub mod fields;
 pub mod origin;
 pub mod pace;
+pub mod places;
 pub mod plan;
 pub mod resource;
 pub mod root;

@@ -1,81 +1,59 @@
-//! Accepts a server's connections, and limits those of each host.
+//! Accepts a server's connections over UDP and TCP, and limits those of each host.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
 
 use pathmark::{Connection, Endpoint};
-use pathmark_http3::origin::site;
+use pathmark_http3::places::Places;
+use pathmark_http3::wire::{TcpConnection, TcpServer};
 use tokio::task::JoinSet;
 
+use super::output;
 use super::session::Codes;
 
 /// Maximum number of connections of a host. An idle one takes about 50 kB.
 const MOST_OF_A_HOST: usize = 1024;
 
-/// The numbers of connections by host.
-#[derive(Clone, Debug)]
-struct Hosts {
-    most: usize,
-    open: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+/// Whether a server also listens on TCP.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct TcpArgs {
+    /// Do not listen on the TCP port of the same number, where clients whose network blocks UDP
+    /// are served over HTTP/2
+    #[arg(long)]
+    no_tcp: bool,
 }
 
-/// A connection's place among those of its host.
-#[derive(Debug)]
-struct Place {
-    hosts: Hosts,
-    host: IpAddr,
-}
-
-impl Hosts {
-    fn new(most: usize) -> Self {
-        Self {
-            most,
-            open: Arc::default(),
-        }
-    }
-
-    fn open(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns a place for a connection of this host, or none if it has too many. All hosts of a
-    /// site count as one.
-    fn place(&self, host: IpAddr) -> Option<Place> {
-        let host = site(host);
-        let mut open = self.open();
-        let count = open.entry(host).or_default();
-        if *count >= self.most {
+impl TcpArgs {
+    /// Listens at the address of the endpoint. If another process has the port, that is said, and
+    /// the server goes on without TCP.
+    pub(super) fn listen(
+        self,
+        address: SocketAddr,
+        tls: rustls::ServerConfig,
+    ) -> Option<TcpServer> {
+        if self.no_tcp {
             return None;
         }
-        *count += 1;
-        Some(Place {
-            hosts: self.clone(),
-            host,
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.hosts.open();
-        if let Some(count) = open.get_mut(&self.host) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.host);
-            }
+        let bound = TcpServer::bind(address, tls);
+        if let Err(error) = &bound {
+            output::note!(
+                "pathmark: cannot listen on TCP {address}: {error}; clients whose network blocks \
+                 UDP are not served (--no-tcp)"
+            );
         }
+        bound.ok()
     }
 }
 
-/// Serves connections until the endpoint closes, and returns when all have ended.
+/// Serves connections until the endpoint closes, and returns when all have ended. Those over TCP
+/// close with the endpoint.
 pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
     endpoint: &Endpoint,
+    tcp: Option<&TcpServer>,
     codes: Codes,
     serve: impl Fn(Connection) -> F + Clone + Send + 'static,
 ) {
-    let hosts = Hosts::new(MOST_OF_A_HOST);
+    let hosts = Places::new(usize::MAX, MOST_OF_A_HOST);
     let mut connections = JoinSet::new();
     loop {
         let incoming = tokio::select! {
@@ -97,34 +75,44 @@ pub(super) async fn accept<F: Future<Output = ()> + Send + 'static>(
             };
             let client = connection.remote_address();
             // The handshake has proved that the client is at its address.
-            let Some(_place) = hosts.place(client.ip()) else {
+            let Some(_place) = hosts.of(client.ip()).take_now() else {
                 tracing::info!(%client, "refused: its host has too many connections");
                 return connection.close(codes.excess.into(), b"too many connections of a host");
             };
             serve(connection).await;
         });
     }
+    if let Some(tcp) = tcp {
+        tcp.close();
+    }
     while connections.join_next().await.is_some() {}
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_has_a_limit_of_its_own_that_ended_connections_leave() {
-        let hosts = Hosts::new(2);
-        let place = |host: &str| hosts.place(host.parse().unwrap());
-        let held = [place("192.0.2.1"), place("::ffff:192.0.2.1")];
-        assert!(held.iter().all(Option::is_some));
-        assert!(place("192.0.2.1").is_none() && place("192.0.2.2").is_some());
-        let [one, other] = held;
-        drop(one);
-        assert!(place("192.0.2.1").is_some());
-        drop(other);
-        assert!(hosts.open().is_empty());
-        // A customer of IPv6 has a network.
-        let _held = [place("2001:db8:1::1"), place("2001:db8:1:2::1")];
-        assert!(place("2001:db8:1:3::1").is_none() && place("2001:db8:2::1").is_some());
+/// Does the same for connections over TCP, until [`accept`] closes their server.
+pub(super) async fn accept_tcp<F: Future<Output = ()> + Send + 'static>(
+    server: Option<&TcpServer>,
+    serve: impl Fn(TcpConnection) -> F + Clone + Send + 'static,
+) {
+    let Some(server) = server else {
+        return;
+    };
+    let mut connections = JoinSet::new();
+    loop {
+        let incoming = tokio::select! {
+            incoming = server.accept() => incoming,
+            Some(_) = connections.join_next() => continue,
+        };
+        let Some(incoming) = incoming else {
+            break;
+        };
+        let serve = serve.clone();
+        connections.spawn(async move {
+            let client = incoming.remote_address();
+            match incoming.handshake().await {
+                Ok(connection) => serve(connection).await,
+                Err(error) => tracing::debug!(%client, %error, "handshake failed"),
+            }
+        });
     }
+    while connections.join_next().await.is_some() {}
 }

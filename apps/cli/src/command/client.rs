@@ -10,14 +10,14 @@ use pathmark_http3::client::{Client, ClientLimits};
 use pathmark_http3::pace::Pace;
 use pathmark_http3::wire::ALPN;
 
-use super::connect::{ConnectArgs, Connected, Way};
+use super::connect::{Carrier, ConnectArgs, Connected, Way};
 use super::reconnect::ReconnectArgs;
 use super::session::{self, Stop};
 use super::state::uploads::Uploads;
 use super::state::{StateArgs, Visit};
 use super::target::Target;
 use super::trust::{HostTrustArgs, ShowArgs};
-use super::{Failure, clients, connect, values};
+use super::{Failure, clients, connect, output, values};
 
 /// The environment variable with a token.
 const TOKEN: &str = "PATHMARK_TOKEN";
@@ -34,6 +34,9 @@ pub(super) struct ClientArgs {
     /// Send the bearer token in this file (default: the one in $PATHMARK_TOKEN, if set)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Do not connect over TCP if the server gives no answer over UDP for 1 s
+    #[arg(long)]
+    no_tcp: bool,
     #[command(flatten)]
     show: ShowArgs,
     /// Print one JSON object at the end
@@ -65,7 +68,8 @@ fn rate(text: &str) -> Result<u64, String> {
 
 /// A connection to a file server.
 pub(super) struct Session {
-    pub(super) connection: Connection,
+    /// The connection, unless it is one of TCP.
+    pub(super) connection: Option<Connection>,
     pub(super) client: Client,
     pub(super) handshake: Duration,
     visit: Option<Visit>,
@@ -113,15 +117,30 @@ impl ClientArgs {
         };
         let before =
             |endpoint: &_, address| self.state.visit(target, address, endpoint, &mut *warnings);
-        let Connected {
-            connection,
-            handshake,
-            prepared: visit,
-        } = connect::connect(way, &[ALPN], transport, before).await?;
-        let mut client = Client::new(connection.clone(), &target.authority(), limits).await?;
-        if let Some(token) = token {
-            client = client.with_token(&token).map_err(|why| anyhow!(why))?;
-        }
+        let carrier = connect::connect_any(way, &[ALPN], transport, before, !self.no_tcp).await?;
+        let authority = target.authority();
+        let (connection, client, handshake, visit) = match carrier {
+            Carrier::Quic(Connected {
+                connection,
+                handshake,
+                prepared: visit,
+            }) => {
+                let client = Client::new(connection.clone(), &authority, limits).await?;
+                (Some(connection), client, handshake, visit)
+            }
+            Carrier::Tcp(connection, handshake) => {
+                output::note!(
+                    "pathmark: no answer over UDP from {}: continuing over TCP (HTTP/2)",
+                    output::plain(&target.server())
+                );
+                let client = Client::over_tcp(connection, &authority, limits).await?;
+                (None, client, handshake, None)
+            }
+        };
+        let client = match token {
+            Some(token) => client.with_token(&token).map_err(|why| anyhow!(why))?,
+            None => client,
+        };
         Ok(Session {
             connection,
             client,
@@ -140,9 +159,19 @@ impl ClientArgs {
 }
 
 impl Session {
+    /// Returns the version of HTTP by the name of its protocol.
+    pub(super) const fn protocol(&self) -> &'static str {
+        match self.connection {
+            Some(_) => "h3",
+            None => "h2",
+        }
+    }
+
     /// Closes the connection, and keeps the server's token for the next connection.
     pub(super) async fn leave(self, stop: &Stop, warnings: &mut Vec<String>) {
-        session::leave(&self.connection, stop, session::HTTP3).await;
+        if let Some(connection) = &self.connection {
+            session::leave(connection, stop, session::HTTP3).await;
+        }
         if let Some(visit) = self.visit {
             visit.end(warnings);
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use pathmark_http3::wire::{ALPN_TCP, TcpConnection};
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::wire::TransportErrorCode;
 
@@ -15,11 +16,11 @@ use super::reconnect::NoAnswer;
 use super::session::{Stop, interrupted, now};
 use super::target::Target;
 use super::trust::{Judge, Shown};
-use super::{Failure, output, values};
+use super::{Failure, output, tcp, values};
 use pathmark::{ClientConfig, Connection, Endpoint, TransportConfig};
 
 /// Delay between attempts to reach the addresses of a host (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
+pub(super) const STAGGER: Duration = Duration::from_millis(250);
 
 /// Time without an answer after which the user is informed, which should happen within 2 s.
 /// Unless a packet is lost, a handshake over 600 ms is faster than this, even with a Retry.
@@ -36,6 +37,13 @@ pub(super) struct Connected<T> {
     pub(super) handshake: Duration,
     /// The value that was prepared for this connection.
     pub(super) prepared: T,
+}
+
+/// A connection over UDP, or over TCP with the time that it took to begin.
+#[derive(Debug)]
+pub(super) enum Carrier<T> {
+    Quic(Connected<T>),
+    Tcp(TcpConnection, Duration),
 }
 
 /// How long a client tries.
@@ -75,6 +83,20 @@ pub(super) async fn connect<T>(
     transport: TransportConfig,
     before: impl FnMut(&Endpoint, SocketAddr) -> T,
 ) -> Result<Connected<T>, Failure> {
+    match connect_any(way, alpn, transport, before, false).await? {
+        Carrier::Quic(connected) => Ok(connected),
+        Carrier::Tcp(..) => Err(anyhow!("TCP is not of use here").into()),
+    }
+}
+
+/// Does the same, but with `tcp` also connects over TCP to a server that gives no answer over UDP.
+pub(super) async fn connect_any<T>(
+    way: Way<'_>,
+    alpn: &[&[u8]],
+    transport: TransportConfig,
+    before: impl FnMut(&Endpoint, SocketAddr) -> T,
+    tcp: bool,
+) -> Result<Carrier<T>, Failure> {
     let Way {
         target,
         trust,
@@ -88,6 +110,7 @@ pub(super) async fn connect<T>(
             .with_certificate(&shown.chain, &shown.key)
             .map_err(Failure::usage)?;
     }
+    let over_tcp = Arc::new(tls.over_tcp(&[ALPN_TCP]));
     let config = ClientConfig::with_transport(Arc::new(tls), Arc::new(transport));
     let resolved = Cell::new(false);
     let connecting = async {
@@ -95,13 +118,14 @@ pub(super) async fn connect<T>(
         let addresses = target.resolve().await;
         resolved.set(true);
         let addresses = addresses.map_err(|error| NoAnswer(output::explain(&error)));
-        race(
-            target,
-            addresses.map_err(anyhow::Error::new)?,
-            &config,
-            before,
-        )
-        .await
+        let addresses = addresses.map_err(anyhow::Error::new)?;
+        let over_udp = race(target, addresses.clone(), &config, before);
+        if tcp {
+            let over_tcp = tcp::race(&target.host, addresses, &over_tcp);
+            tcp::either(over_udp, over_tcp).await
+        } else {
+            Ok(Carrier::Quic(over_udp.await?))
+        }
     };
     let server = target.server();
     let time = limits.connect_timeout;
@@ -129,8 +153,12 @@ pub(super) async fn connect<T>(
             return Err(anyhow::Error::new(NoAnswer(why)).into());
         }
     };
+    let chain = match &connected {
+        Carrier::Quic(connected) => connected.connection.peer_certificates(),
+        Carrier::Tcp(connection, _) => connection.peer_certificates(),
+    };
     tokio::select! {
-        checked = trust.check(&connected.connection, target) => checked?,
+        checked = trust.check(chain, target) => checked?,
         () = stop.stopped() => return Err(interrupted().into()),
     }
     Ok(connected)

@@ -21,6 +21,8 @@ use crate::report::SenderReport;
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Transfer {
     pub(super) handshake_ms: Option<f64>,
+    /// The version of HTTP of `get` and `put`: `h3`, or `h2` over TCP.
+    pub(super) protocol: Option<&'static str>,
     pub(super) seconds: f64,
     pub(super) bytes_up: u64,
     pub(super) bytes_down: u64,
@@ -61,7 +63,7 @@ impl Transfer {
     /// is one.
     pub(super) fn finish(
         &mut self,
-        connection: &Connection,
+        connection: Option<&Connection>,
         sender: Option<&SenderReport>,
         seconds: f64,
     ) {
@@ -83,6 +85,9 @@ impl Transfer {
             self.start.clone_from(&sender.start);
             self.known_path = Some(sender.known_path);
         }
+        let Some(connection) = connection else {
+            return;
+        };
         // The buffer must have room for data that arrives while the process wakes up 20 ms late.
         let buffer = connection.receive_buffer();
         if self.goodput_down_bps / 8.0 * 0.02 > buffer.granted as f64 {

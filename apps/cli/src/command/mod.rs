@@ -34,6 +34,7 @@ mod serve;
 mod session;
 mod state;
 mod target;
+mod tcp;
 mod top;
 mod trust;
 mod tunnel;

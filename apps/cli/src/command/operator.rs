@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +29,7 @@ use pathmark_http3::http::{HeaderMap, Method, Request, StatusCode};
 use pathmark_http3::origin::{End, Grant, Record, Steward, Tunnelling};
 use pathmark_http3::plan::Reply;
 use pathmark_http3::resource::is_reserved;
-use pathmark_http3::wire::ServerExchange;
+use pathmark_http3::wire::{ServerExchange, TcpConnection};
 use pathmark_proxy::server::{Proxy, Session};
 use pathmark_transport::crypto::tls::Pin;
 use serde::Serialize;
@@ -78,7 +79,9 @@ pub(super) struct House {
 /// The operator of one connection.
 #[derive(Debug)]
 pub(super) struct Operator {
-    connection: Connection,
+    /// The connection, unless it is one of TCP.
+    connection: Option<Connection>,
+    client: SocketAddr,
     /// The pin of the certificate that the client presented.
     shown: Option<Pin>,
     house: House,
@@ -92,11 +95,23 @@ pub(super) struct Operator {
 impl Operator {
     /// Creates the operator of a connection whose handshake is complete.
     pub(super) fn new(connection: Connection, house: House) -> Self {
-        let chain = connection.peer_certificates();
         Self {
             flows: house.proxy.as_ref().map(|proxy| proxy.session(&connection)),
-            connection,
-            shown: chain.first().map(|certificate| Pin::of(certificate)),
+            client: connection.remote_address(),
+            shown: shown(&connection.peer_certificates()),
+            connection: Some(connection),
+            house,
+            chosen: OnceLock::new(),
+        }
+    }
+
+    /// Does the same for a connection over TCP, whose law is that of the system.
+    pub(super) fn over_tcp(connection: &TcpConnection, house: House) -> Self {
+        Self {
+            flows: None,
+            client: connection.remote_address(),
+            shown: shown(&connection.peer_certificates()),
+            connection: None,
             house,
             chosen: OnceLock::new(),
         }
@@ -104,15 +119,16 @@ impl Operator {
 
     /// Applies the client's `wish`, and returns the law that sends to it.
     fn law(&self, wish: &str) -> Option<&Algorithm> {
+        let connection = self.connection.as_ref()?;
         let chosen = match self.house.laws.choose(wish) {
             Some(wanted) => *self.chosen.get_or_init(|| {
                 if let Some(law) = self.house.laws.0.get(wanted)
                     && wanted > 0
                 {
-                    self.connection.set_controller(pathmark::controller(law));
+                    connection.set_controller(pathmark::controller(law));
                     if let Some(signal) = pathmark::signal(law) {
                         // A client that doesn't support this signal gets the law's fallback.
-                        let _ = self.connection.set_signal(signal);
+                        let _ = connection.set_signal(signal);
                     }
                 }
                 wanted
@@ -121,6 +137,11 @@ impl Operator {
         };
         self.house.laws.0.get(chosen)
     }
+}
+
+/// Returns the pin of the certificate that a client presented.
+fn shown(chain: &[Vec<u8>]) -> Option<Pin> {
+    chain.first().map(|certificate| Pin::of(certificate))
 }
 
 /// Returns a single field, or none if the value is invalid.
@@ -164,19 +185,20 @@ impl Operator {
     /// Writes a line to the access log.
     fn log(&self, log: &AccessLog, record: &Record<'_>) {
         let clients = self.house.clients();
-        let shares = SenderReport::of(&self.connection).bounded_by;
+        let report = self.connection.as_ref().map(SenderReport::of);
+        let largest = report.and_then(|report| report.bounded_by.largest());
         log.log(&Line {
             time: session::unix_time().as_secs_f64(),
             client: clients
                 .as_ref()
                 .and_then(|clients| clients.name(record.request, self.shown)),
-            address: self.connection.remote_address().to_string(),
+            address: self.client.to_string(),
             method: record.request.method().as_str(),
             path: &logged(record.request.uri().path()),
             status: record.status,
             bytes: record.bytes,
             seconds: record.took.as_secs_f64(),
-            bounded_by: shares.largest().filter(|_| record.bytes > 0),
+            bounded_by: largest.filter(|_| record.bytes > 0),
             error: match record.end {
                 End::Done | End::Part => None,
                 End::Refused(why) | End::BrokenOff(why) => Some(why),
@@ -200,10 +222,13 @@ impl Steward for Operator {
     }
 
     fn end(&self, request: &Request<()>) -> HeaderMap {
+        let Some(connection) = &self.connection else {
+            return HeaderMap::new();
+        };
         if !request.headers().contains_key(LAW) {
             return HeaderMap::new();
         }
-        let report = serde_json::to_string(&SenderReport::of(&self.connection));
+        let report = serde_json::to_string(&SenderReport::of(connection));
         field(REPORT, &report.unwrap_or_default())
     }
 
@@ -223,7 +248,7 @@ impl Steward for Operator {
         if let Some(log) = &self.house.log {
             self.log(log, record);
         }
-        let (client, bytes) = (self.connection.remote_address(), record.bytes);
+        let (client, bytes) = (self.client, record.bytes);
         let path = record.path;
         let name = match PathName::parse(path.as_bytes()) {
             Ok(path) => super::target::shown(&path),

@@ -118,14 +118,14 @@ pub(super) async fn server(args: ServerArgs, stop: Stop) -> Outcome {
     transport.streams.max_bidi_streams = MOST_STREAMS;
     let identity = args.certificate.identity(None, &[REPORTING, ALPN])?;
     let (config, pin) = session::server_config(identity, transport.into(), args.retry);
-    let endpoint = session::listen(&args.listen, &config, pin, args.json)?;
+    let (endpoint, ()) = session::listen(&args.listen, &config, pin, args.json, |_| ())?;
     session::serve(&endpoint, session::PERF, serve_perf(&endpoint), &stop).await;
     Ok(())
 }
 
 /// Serves clients until the endpoint closes.
 async fn serve_perf(endpoint: &Endpoint) {
-    accept::accept(endpoint, session::PERF, |connection| async move {
+    accept::accept(endpoint, None, session::PERF, |connection| async move {
         let client = connection.remote_address();
         tracing::info!(%client, "connected");
         while let Ok((send, recv)) = connection.accept_bi().await {
@@ -346,7 +346,7 @@ async fn measure(args: &ClientArgs, stop: &Stop, measured: &mut Measured) -> Out
             transfer.warnings.push(note);
         }
     }
-    transfer.finish(&connection, sender, seconds);
+    transfer.finish(Some(&connection), sender, seconds);
     session::leave(&connection, stop, session::PERF).await;
     outcome
 }

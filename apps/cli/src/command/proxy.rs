@@ -263,7 +263,7 @@ fn announce(
 /// Accepts connections until the endpoint closes, and returns when their flows have ended.
 async fn serve_flows(endpoint: &Endpoint, proxy: &Proxy) {
     let proxy = proxy.clone();
-    accept::accept(endpoint, session::HTTP3, move |connection| {
+    accept::accept(endpoint, None, session::HTTP3, move |connection| {
         let proxy = proxy.clone();
         async move {
             let client = connection.remote_address();

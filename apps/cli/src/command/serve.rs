@@ -1,4 +1,4 @@
-//! `pathmark serve`: serves a directory to clients over HTTP/3.
+//! `pathmark serve`: serves a directory to clients over HTTP/3, and over HTTP/2 on TCP.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use pathmark_cc::Algorithm;
 use pathmark_http3::origin::{Limits, Origin};
 use pathmark_http3::plan::{PutRights, Rules};
 use pathmark_http3::root::Root;
-use pathmark_http3::wire::ALPN;
+use pathmark_http3::wire::{ALPN, ALPN_TCP, LinkError, TcpServer};
 
 use super::clients::Clients;
 use super::operator::AccessLog;
@@ -25,7 +25,7 @@ use super::{Failure, Outcome, accept};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Address and UDP port to listen on; :PORT means all addresses
+    /// Address and port to listen on, of UDP and TCP; :PORT means all addresses
     #[arg(long, value_name = "ADDR", value_parser = values::listen)]
     listen: Listen,
     /// Directory to read from, and to store in with --allow-put; nothing outside it is touched but
@@ -56,6 +56,8 @@ pub(super) struct Args {
         default_value = Algorithm::DEFAULT
     )]
     cc: Algorithms,
+    #[command(flatten)]
+    tcp: accept::TcpArgs,
     #[command(flatten)]
     answer: AnswerArgs,
     #[command(flatten)]
@@ -117,15 +119,15 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         } else {
             identity()?
         };
-        Ok::<_, Failure>(session::server_config(
-            identity,
-            Arc::clone(&transport),
-            false,
-        ))
+        let over_tcp = identity.tls.over_tcp(&[ALPN_TCP]);
+        let (config, pin) = session::server_config(identity, Arc::clone(&transport), false);
+        Ok::<_, Failure>((config, pin, over_tcp))
     };
     let control = joined.as_ref().map(Joined::control).transpose()?;
-    let (config_now, pin) = config()?;
-    let endpoint = session::listen(&args.listen, &config_now, pin.clone(), args.json)?;
+    let (config_now, pin, over_tcp) = config()?;
+    let also = |address| args.tcp.listen(address, over_tcp);
+    let listening = session::listen(&args.listen, &config_now, pin.clone(), args.json, also);
+    let (endpoint, tcp) = listening?;
     let mut status = None;
     if let (Some(joined), Some(control)) = (&joined, control) {
         endpoint.set_unread_memory(pathmark_proxy::UNREAD);
@@ -151,7 +153,7 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         log,
         proxy: joined.as_ref().map(|joined| joined.proxy.clone()),
     };
-    let accepting = serve_files(&endpoint, origin, house.clone());
+    let accepting = serve_files(&endpoint, tcp.as_ref(), origin, house.clone());
     let reload = || {
         if let Some(log) = &house.log {
             log.reopen();
@@ -176,7 +178,12 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
         if !is_new {
             return;
         }
-        let set = config().map(|config| endpoint.set_server_config(config.0));
+        let set = config().map(|(config, _, over_tcp)| {
+            if let Some(tcp) = &tcp {
+                tcp.set_config(over_tcp);
+            }
+            endpoint.set_server_config(config)
+        });
         match set {
             Ok(Ok(())) if args.certificate.is_given() => {
                 tracing::info!("certificate and key are read again");
@@ -212,19 +219,30 @@ pub(super) async fn serve(args: Args, stop: Stop) -> Outcome {
 
 /// Accepts connections until the endpoint closes, and returns when work for them has ended. By
 /// then, clients' unfinished files have been removed.
-async fn serve_files(endpoint: &Endpoint, origin: Origin, house: House) {
+async fn serve_files(endpoint: &Endpoint, tcp: Option<&TcpServer>, origin: Origin, house: House) {
     let (tended, kept) = (origin.clone(), house.clone());
     let grant_of = move |owner: &str| kept.grant(owner);
     let tending = tokio::spawn(async move { tended.tend(grant_of).await });
-    accept::accept(endpoint, session::HTTP3, move |connection| {
-        let (origin, house) = (origin.clone(), house.clone());
+    let ended = |ended: Result<(), LinkError>| {
+        if let Err(error) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    };
+    let (files, operated) = (origin.clone(), house.clone());
+    let accepting = accept::accept(endpoint, tcp, session::HTTP3, move |connection| {
+        let (origin, house) = (files.clone(), operated.clone());
         async move {
             let operator = Operator::new(connection.clone(), house);
-            if let Err(error) = origin.serve_with(connection, Arc::new(operator)).await {
-                tracing::debug!(%error, "connection ended");
-            }
+            ended(origin.serve_with(connection, Arc::new(operator)).await);
         }
-    })
-    .await;
+    });
+    let accepting_tcp = accept::accept_tcp(tcp, move |connection| {
+        let (origin, house) = (origin.clone(), house.clone());
+        async move {
+            let operator = Operator::over_tcp(&connection, house);
+            ended(origin.serve_tcp(connection, Arc::new(operator)).await);
+        }
+    });
+    tokio::join!(accepting, accepting_tcp);
     tending.abort();
 }

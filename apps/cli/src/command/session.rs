@@ -308,14 +308,16 @@ pub(super) fn server_config(
     (config, pin)
 }
 
-/// Binds a server, and prints its address and pin.
-pub(super) fn listen(
+/// Binds a server, calls `also` with its address, and prints address and pin.
+pub(super) fn listen<T>(
     address: &Listen,
     config: &ServerConfig,
     pin: Option<String>,
     json: bool,
-) -> Result<Endpoint, Failure> {
+    also: impl FnOnce(SocketAddr) -> T,
+) -> Result<(Endpoint, T), Failure> {
     let endpoint = address.bind(|address| Endpoint::server(config.clone(), address))?;
+    let also = also(endpoint.local_address());
     let listening = Listening {
         listening: endpoint.local_address(),
         pin,
@@ -329,7 +331,7 @@ pub(super) fn listen(
             listening.listening
         ))?;
     }
-    Ok(endpoint)
+    Ok((endpoint, also))
 }
 
 /// How the packets' IP headers are marked.

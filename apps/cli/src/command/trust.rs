@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use pathmark::Connection;
 use pathmark_transport::crypto::tls::{Pin, TlsClientConfig, Trust};
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
@@ -183,18 +182,13 @@ impl Judge<'_> {
     }
 
     /// Checks the server's certificate before anything is sent, unless the handshake already did.
-    pub(super) async fn check(
-        &self,
-        connection: &Connection,
-        target: &Target,
-    ) -> Result<(), Failure> {
+    pub(super) async fn check(&self, chain: Vec<Vec<u8>>, target: &Target) -> Result<(), Failure> {
         let Some(trust_new) = self.hosts else {
             return Ok(());
         };
         if self.given.given()?.is_some() {
             return Ok(());
         }
-        let chain = connection.peer_certificates();
         let (server, host) = (target.server(), target.host.clone());
         let checked =
             tokio::task::spawn_blocking(move || believe(&chain, &server, &host, trust_new));

@@ -55,6 +55,7 @@ mod tunnel_net;
 mod tunnel_port;
 mod tunnel_queues;
 mod units;
+mod without_udp;
 mod xcp;
 mod xcp_i;
 

@@ -17,7 +17,7 @@ use crate::pace::Pace;
 use crate::resource::Stat;
 use crate::root::Existing;
 use crate::sink::blocking;
-use crate::wire::{ClientExchange, ClientLink, LinkError, within};
+use crate::wire::{ClientExchange, ClientLink, LinkError, TcpConnection, within};
 
 /// Maximum payload of a DATA frame in bytes. The server must accept each one within the time limit.
 const FRAME: usize = 16 * 1024;
@@ -99,13 +99,39 @@ impl Client {
         authority: &str,
         limits: ClientLimits,
     ) -> Result<Self, LinkError> {
-        Ok(Self {
-            link: within(limits.stall, ClientLink::new(connection, limits.head_bytes)).await?,
+        let link = ClientLink::new(connection, limits.head_bytes);
+        Ok(Self::of(
+            within(limits.stall, link).await?,
+            authority,
+            limits,
+        ))
+    }
+
+    /// Begins HTTP/2 on a connection over TCP.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn over_tcp(
+        connection: TcpConnection,
+        authority: &str,
+        limits: ClientLimits,
+    ) -> Result<Self, LinkError> {
+        let link = ClientLink::over_tcp(connection, limits.head_bytes);
+        Ok(Self::of(
+            within(limits.stall, link).await?,
+            authority,
+            limits,
+        ))
+    }
+
+    fn of(link: ClientLink, authority: &str, limits: ClientLimits) -> Self {
+        Self {
+            link,
             authority: authority.to_owned(),
             authorization: None,
             ledger: None,
             limits,
-        })
+        }
     }
 
     /// Sends this bearer token (RFC 6750) with each request.

@@ -2,7 +2,6 @@
 
 mod grant;
 mod intake;
-mod places;
 mod read;
 mod send;
 mod serve;
@@ -12,7 +11,6 @@ mod uploads;
 mod write;
 
 pub use grant::{End, Grant, Idle, Quota, Record, Steward, Tunnelling};
-pub use places::site;
 pub use serve::Origin;
 pub use shared::{Counts, Limits};
 pub use uploads::UploadLimits;

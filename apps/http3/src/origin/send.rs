@@ -13,9 +13,9 @@ use http::{HeaderMap, Method, Request, Response};
 use sha2::{Digest, Sha256};
 
 use super::grant::{Grant, Steward};
-use super::places::{self, Places};
 use crate::fields::{Sha256Digest, Span};
 use crate::lock;
+use crate::places::{self, Places};
 use crate::plan::Reply;
 use crate::resource::Stat;
 use crate::root::{Cancel, Hashing, still_has};

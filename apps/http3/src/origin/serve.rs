@@ -13,7 +13,6 @@ use tokio::task::JoinSet;
 
 use super::grant::{End, Grant, Idle, Record, Steward};
 use super::intake::remove;
-use super::places::{Held, Places, Share};
 use super::read::read;
 use super::send::{Broken, Digests, Exchange, Terms};
 use super::shared::{Counters, Counts, Limits, Shared, count};
@@ -21,15 +20,18 @@ use super::upload::upload;
 use super::uploads::Uploads;
 use super::write::write;
 use crate::pace::{instant, now};
+use crate::places::{Held, Places, Share};
 use crate::plan::{self, Ask, Method, Rules, problem};
 use crate::root::Root;
 use crate::sink::blocking;
-use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, codes, within};
+use crate::wire::{Incoming, LinkError, ServerExchange, ServerLink, TcpConnection, codes, within};
 
 /// Maximum interval between checks of the uploads' age.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Time before the response to an unknown token, which slows down guesses.
 const GUESS: Duration = Duration::from_secs(1);
+/// Concurrent requests of a connection over TCP.
+const TCP_STREAMS: u32 = 32;
 /// Minimum interval, if uploads are only kept briefly.
 const LEAST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -107,7 +109,7 @@ impl Origin {
         let tunnels = u32::try_from(steward.tunnels()).unwrap_or(u32::MAX);
         let most = limits.requests.max(1).saturating_add(tunnels);
         let host = connection.remote_address().ip();
-        let Some(_place) = self.0.connections.of(host).take_now() else {
+        let Some(place) = self.0.connections.of(host).take_now() else {
             let code = u32::try_from(codes::EXCESSIVE_LOAD).unwrap_or(u32::MAX);
             connection.close(
                 code.into(),
@@ -115,12 +117,7 @@ impl Origin {
             );
             return Err(LinkError::Displaced);
         };
-        let client = Arc::new(ClientShare {
-            host,
-            requests: self.0.places.of(host),
-            heads: self.0.heads.of(host),
-            streams: Streams::new(connection.clone(), most),
-        });
+        let streams = Some(Streams::new(connection.clone(), most));
         // Sending the settings requires a stream that the client must allow, so limit the wait.
         let begun = async {
             match tunnels {
@@ -128,7 +125,46 @@ impl Origin {
                 _ => ServerLink::with_tunnels(connection, limits.head_bytes).await,
             }
         };
-        let mut link = within(limits.stall, begun).await?;
+        let link = within(limits.stall, begun).await?;
+        self.answer(link, host, place, streams, most, steward).await
+    }
+
+    /// Responds to the requests of a connection over TCP, for which the same limits apply.
+    ///
+    /// # Errors
+    /// [`LinkError`], if the connection ends with an error.
+    pub async fn serve_tcp(
+        &self,
+        connection: TcpConnection,
+        steward: Arc<dyn Steward>,
+    ) -> Result<(), LinkError> {
+        let limits = &self.0.limits;
+        let host = connection.remote_address().ip();
+        let Some(place) = self.0.connections.of(host).take_now() else {
+            return Err(LinkError::Displaced);
+        };
+        let most = limits.requests.clamp(1, TCP_STREAMS);
+        let begun = ServerLink::over_tcp(connection, limits.head_bytes, most);
+        let link = within(limits.head_time, begun).await?;
+        self.answer(link, host, place, None, most, steward).await
+    }
+
+    /// Responds to a connection's requests, at most `most` at a time.
+    async fn answer(
+        &self,
+        mut link: ServerLink,
+        host: IpAddr,
+        _place: Held,
+        streams: Option<Streams>,
+        most: u32,
+        steward: Arc<dyn Steward>,
+    ) -> Result<(), LinkError> {
+        let client = Arc::new(ClientShare {
+            host,
+            requests: self.0.places.of(host),
+            heads: self.0.heads.of(host),
+            streams,
+        });
         let mut requests = JoinSet::new();
         loop {
             // A client that resets a request can open the next request before this side has ended
@@ -155,7 +191,9 @@ impl Origin {
                 let arrived = arrive(&shared, head, incoming).await;
                 match arrived {
                     Ok((request, link)) => {
-                        client.streams.request_arrived();
+                        if let Some(streams) = &client.streams {
+                            streams.request_arrived();
+                        }
                         // Boxed so that a request that has only begun needs no memory for its
                         // response.
                         Box::pin(respond_to(&shared, &client, steward, request, link)).await;
@@ -175,7 +213,8 @@ struct ClientShare {
     host: IpAddr,
     requests: Share,
     heads: Share,
-    streams: Streams,
+    /// The limit of QUIC. That of TCP does not change.
+    streams: Option<Streams>,
 }
 
 /// Limits a client's concurrent streams. The limit is low until enough requests have arrived.

@@ -14,10 +14,10 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::grant::Grant;
-use super::places::Places;
 use super::send::Digests;
 use super::uploads::{UploadLimits, Uploads};
 use crate::lock;
+use crate::places::Places;
 use crate::plan::{Reply, problem};
 use crate::root::{Root, RootError, file_stat};
 use crate::wire::LinkError;

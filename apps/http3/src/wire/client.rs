@@ -1,4 +1,4 @@
-//! The client's side of a connection.
+//! The client's side of HTTP/3.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -20,14 +20,14 @@ use super::streams::{BidiStream, Hint};
 use super::{LinkError, PeerSettings};
 
 /// Maximum number of interim responses before the final one.
-const MAX_INTERIM: usize = 16;
+pub(super) const MAX_INTERIM: usize = 16;
 /// A reserved type of unidirectional streams, without any meaning.
 const RESERVED_STREAM: [u8; 1] = [0x21];
 
 /// Sends requests on a connection. The connection is closed when the last clone and the last
 /// exchange are dropped.
 #[derive(Clone)]
-pub struct ClientLink {
+pub(super) struct Link {
     /// Must only be cloned under the lock, because a clone takes the head that was left for it.
     requests: Arc<Mutex<SendRequest<Opener, Bytes>>>,
     adapter: Adapter,
@@ -37,7 +37,7 @@ pub struct ClientLink {
 }
 
 /// A request and its response. Dropping it before its end cancels the request.
-pub struct ClientExchange {
+pub(super) struct Exchange {
     stream: RequestStream<BidiStream, Bytes>,
     /// Whether the request is complete.
     sent: bool,
@@ -50,31 +50,13 @@ pub struct ClientExchange {
     /// The final response, or the failure to receive it, if it arrived while content was being
     /// sent.
     early: Option<Result<Response<()>, LinkError>>,
-    link: ClientLink,
+    link: Link,
 }
 
-impl ClientLink {
-    /// Begins HTTP/3 on a connection whose handshake is complete. A spawned task drives the
-    /// connection until it is closed. `max_head` limits the header sections of responses.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
-        Self::begin(connection, max_head, false).await
-    }
-
-    /// Does the same with HTTP datagrams enabled, for [`connect`](Self::connect).
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn with_tunnels(
-        connection: driver::Connection,
-        max_head: u64,
-    ) -> Result<Self, LinkError> {
-        Self::begin(connection, max_head, true).await
-    }
-
-    async fn begin(
+impl Link {
+    /// Begins HTTP/3. A spawned task drives the connection until it is closed. With `tunnels`, HTTP
+    /// datagrams are enabled.
+    pub(super) async fn begin(
         connection: driver::Connection,
         max_head: u64,
         tunnels: bool,
@@ -117,10 +99,7 @@ impl ClientLink {
     }
 
     /// Waits for the server's settings.
-    ///
-    /// # Errors
-    /// [`LinkError`], if the connection ends first.
-    pub async fn peer_settings(&self) -> Result<PeerSettings, LinkError> {
+    pub(super) async fn peer_settings(&self) -> Result<PeerSettings, LinkError> {
         let mut peer = self.peer.clone();
         let arrived = peer.wait_for(Option::is_some).await;
         let settings = arrived.ok().and_then(|settings| *settings);
@@ -130,10 +109,7 @@ impl ClientLink {
     /// Sends a stream of a reserved type, which servers must ignore (RFC 9114 section 6.2.3).
     /// Returns true once the server has acknowledged it, or immediately false if the server
     /// allows no further stream.
-    ///
-    /// # Errors
-    /// [`LinkError`], if the connection ends first.
-    pub async fn probe(&self) -> Result<bool, LinkError> {
+    pub(super) async fn probe(&self) -> Result<bool, LinkError> {
         let mut opening = pin!(self.connection().open_uni());
         let opened = poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await;
         let Poll::Ready(opened) = opened else {
@@ -153,20 +129,17 @@ impl ClientLink {
     }
 
     /// Returns the underlying connection.
-    pub const fn connection(&self) -> &driver::Connection {
+    pub(super) const fn connection(&self) -> &driver::Connection {
         self.adapter.connection()
     }
 
     /// Returns the number of arrived HTTP datagrams that were dropped for lack of room or a stream.
-    pub fn dropped_datagrams(&self) -> u64 {
+    pub(super) fn dropped_datagrams(&self) -> u64 {
         self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
 
     /// Sends the header section of a request.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn request(&self, head: Request<()>) -> Result<ClientExchange, LinkError> {
+    pub(super) async fn request(&self, head: Request<()>) -> Result<Exchange, LinkError> {
         self.send_head(head, None).await
     }
 
@@ -175,7 +148,7 @@ impl ClientLink {
         &self,
         head: Request<()>,
         frame: Option<Bytes>,
-    ) -> Result<ClientExchange, LinkError> {
+    ) -> Result<Exchange, LinkError> {
         let mut requests = {
             let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(frame) = frame {
@@ -185,7 +158,7 @@ impl ClientLink {
         };
         let sending = requests.send_request(head).await;
         let stream = sending.map_err(|error| self.adapter.stream_error(error))?;
-        Ok(ClientExchange {
+        Ok(Exchange {
             stream,
             sent: false,
             received: false,
@@ -210,7 +183,7 @@ impl ClientLink {
     }
 }
 
-impl ClientExchange {
+impl Exchange {
     pub(super) fn id(&self) -> u64 {
         self.stream.id().into_inner()
     }
@@ -222,16 +195,13 @@ impl ClientExchange {
     }
 
     /// Announces the approximate size of the content to the transport. Call this before sending it.
-    pub fn announce(&self, bytes: u64) {
+    pub(super) fn announce(&self, bytes: u64) {
         let hint = Hint { priority: 0, bytes };
         self.link.adapter.hints().leave(self.id(), hint);
     }
 
     /// Sends content.
-    ///
-    /// # Errors
-    /// [`LinkError`]. Even after [`LinkError::Reset`], the server may have sent a response.
-    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+    pub(super) async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
         if data.is_empty() {
             return Ok(());
         }
@@ -240,10 +210,7 @@ impl ClientExchange {
 
     /// Ends the request. A server can stop the stream with H3_NO_ERROR before reading the whole
     /// request, in which case its response is still valid (RFC 9114 section 4.1).
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+    pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         match self.end(trailers).await {
             Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {}
             ended => ended.map_err(|error| self.link.adapter.stream_error(error))?,
@@ -260,7 +227,7 @@ impl ClientExchange {
     }
 
     /// Returns an interim response if one has arrived, without waiting.
-    pub fn interim(&mut self) -> Option<Response<()>> {
+    pub(super) fn interim(&mut self) -> Option<Response<()>> {
         if self.early.is_some() {
             return None;
         }
@@ -280,10 +247,7 @@ impl ClientExchange {
     }
 
     /// Waits for the final response's header section.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn response(&mut self) -> Result<Response<()>, LinkError> {
+    pub(super) async fn response(&mut self) -> Result<Response<()>, LinkError> {
         if let Some(early) = self.early.take() {
             return early;
         }
@@ -305,26 +269,18 @@ impl ClientExchange {
         if self.interim <= MAX_INTERIM {
             Ok(response)
         } else {
-            Err(LinkError::Message(
-                "the server sends interim responses without end".to_owned(),
-            ))
+            Err(LinkError::endless())
         }
     }
 
     /// Returns the next bytes of the response's content, or `None` at its end.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+    pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
         let data = self.link.adapter.checked(self.stream.recv_data().await)?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
     /// Returns the response's trailer section, once [`data`](Self::data) has returned `None`.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+    pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
         let trailers = self
             .link
             .adapter
@@ -334,7 +290,7 @@ impl ClientExchange {
     }
 }
 
-impl Drop for ClientExchange {
+impl Drop for Exchange {
     fn drop(&mut self) {
         let _ = self.link.adapter.hints().take(self.id());
         if !self.sent {

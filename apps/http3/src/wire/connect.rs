@@ -9,25 +9,21 @@
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::client::{ClientExchange, ClientLink};
+use super::client::{Exchange, Link};
 use super::datagrams::DatagramFlow;
 use super::tunnel::{TunnelRecv, TunnelSend, tunnel};
 use super::{LinkError, frames};
 
 /// A CONNECT request whose response has not arrived. Dropping it cancels the request.
 pub struct ClientConnect {
-    exchange: ClientExchange,
-    link: ClientLink,
+    exchange: Exchange,
+    link: Link,
     datagrams: Option<DatagramFlow>,
 }
 
-impl ClientLink {
-    /// Sends a CONNECT request. An extended CONNECT has a `protocol`, and should only be sent to
-    /// servers whose [`peer_settings`](Self::peer_settings) have `connect_protocol`.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn connect(
+impl Link {
+    /// Sends a CONNECT request.
+    pub(super) async fn connect(
         &self,
         head: Request<()>,
         protocol: Option<&str>,

@@ -1,21 +1,24 @@
-//! HTTP/3 on a connection. This is the only module that uses the `h3` crate, so that it can be
-//! replaced.
+//! HTTP on a connection: HTTP/3, or HTTP/2 on TLS over TCP where a network blocks UDP. This is the
+//! only module that uses the `h3` and `h2` crates, so that they can be replaced.
 //!
 //! A server accepts [`Incoming`] requests from a [`ServerLink`], and a client sends requests on
-//! a [`ClientLink`]. Both result in an exchange of one request and its response. This module
-//! adds some features to `h3` 0.0.8: limits on frames ([`frames`]), a deadline for header
-//! sections, a reset of streams that are dropped early, and tunnels with plain and extended
-//! CONNECT, HTTP datagrams and capsules.
+//! a [`ClientLink`]. Both result in an exchange of one request and its response, which is the same
+//! for both versions. This module adds some features to `h3` 0.0.8: limits on frames ([`frames`]),
+//! a deadline for header sections, a reset of streams that are dropped early, and tunnels with
+//! plain and extended CONNECT, HTTP datagrams and capsules.
 
 mod adapter;
 mod client;
 mod connect;
 pub mod datagrams;
 pub mod frames;
+mod http2;
 mod pseudo;
 mod server;
 mod streams;
+mod tcp;
 mod tunnel;
+mod version;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -26,15 +29,17 @@ use ::h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
 use pathmark_transport::connection::ConnectionError as Lost;
 use pathmark_transport::wire::TransportErrorCode;
 
-pub use client::{ClientExchange, ClientLink};
 pub use connect::ClientConnect;
 pub use datagrams as capsule;
 pub use datagrams::{DatagramFlow, DatagramRefused};
-pub use server::{Incoming, ServerExchange, ServerLink};
+pub use tcp::{TcpConnection, TcpIncoming, TcpServer};
 pub use tunnel::{TunnelRecv, TunnelSend};
+pub use version::{ClientExchange, ClientLink, Incoming, ServerExchange, ServerLink};
 
 /// The application protocol's name in TLS (ALPN, RFC 9114 section 3.1).
 pub const ALPN: &[u8] = b"h3";
+/// The same for HTTP/2 on TLS over TCP (RFC 9113 section 3.1).
+pub const ALPN_TCP: &[u8] = b"h2";
 
 /// The `:protocol` of an extended CONNECT, stored as an extension of the incoming request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +91,8 @@ pub enum LinkError {
     /// The connection failed.
     #[error("the connection failed: {0}; connect again")]
     Connection(Lost),
-    /// HTTP/3 ended on the connection.
-    #[error("HTTP/3 on the connection ended: {0}; connect again")]
+    /// HTTP ended on the connection.
+    #[error("HTTP on the connection ended: {0}; connect again")]
     Ended(String),
     /// The peer reset or stopped the stream.
     #[error("the peer {}", ended(*.code))]
@@ -96,7 +101,7 @@ pub enum LinkError {
         code: u64,
     },
     /// The peer's message violates the protocol.
-    #[error("the peer's message does not follow HTTP/3: {0}")]
+    #[error("the peer's message does not follow HTTP: {0}")]
     Message(String),
     /// A later request for the same upload was received.
     #[error("a later request for the upload took the place of this one")]
@@ -119,6 +124,11 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// Returns the error for too many interim responses.
+    pub(super) fn endless() -> Self {
+        Self::Message("the server sends interim responses without end".to_owned())
+    }
+
     /// Converts the transport's `reason` for the end of a connection. Without a reason, or if
     /// this side closed the connection, `h3`'s `text` is more informative.
     pub(super) fn of_connection(reason: Option<Lost>, text: &dyn Display) -> Self {
@@ -159,7 +169,7 @@ impl LinkError {
 fn ended(code: u64) -> String {
     match code {
         codes::REQUEST_CANCELLED => "cancelled the transfer".to_owned(),
-        code => format!("ended the transfer with the HTTP/3 error code {code:#x}; try again"),
+        code => format!("ended the transfer with the HTTP error code {code:#x}; try again"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server's side of a connection.
+//! The server's side of HTTP/3.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::{LinkError, Protocol, codes};
 const MARGIN: u64 = 16 * 1024;
 
 /// Accepts the requests of a connection.
-pub struct ServerLink {
+pub(super) struct Link {
     connection: Connection<Adapter, Bytes>,
     adapter: Adapter,
     /// The datagrams, if the link has tunnels.
@@ -33,14 +33,14 @@ pub struct ServerLink {
 }
 
 /// A request whose header section has not been read yet.
-pub struct Incoming {
+pub(super) struct Incoming {
     resolver: RequestResolver<Adapter, Bytes>,
     adapter: Adapter,
     hub: Option<Arc<Hub>>,
 }
 
 /// A request and its response. Dropping it before [`finish`](Self::finish) resets the stream.
-pub struct ServerExchange {
+pub(super) struct Exchange {
     stream: RequestStream<BidiStream, Bytes>,
     adapter: Adapter,
     hub: Option<Arc<Hub>>,
@@ -49,28 +49,10 @@ pub struct ServerExchange {
     left: bool,
 }
 
-impl ServerLink {
-    /// Begins HTTP/3 on a connection whose handshake is complete. `max_head` limits the header
-    /// sections of requests.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn new(connection: driver::Connection, max_head: u64) -> Result<Self, LinkError> {
-        Self::begin(connection, max_head, false).await
-    }
-
-    /// Does the same with extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297) enabled.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn with_tunnels(
-        connection: driver::Connection,
-        max_head: u64,
-    ) -> Result<Self, LinkError> {
-        Self::begin(connection, max_head, true).await
-    }
-
-    async fn begin(
+impl Link {
+    /// Begins HTTP/3. With `tunnels`, extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297) are
+    /// enabled.
+    pub(super) async fn begin(
         connection: driver::Connection,
         max_head: u64,
         tunnels: bool,
@@ -96,16 +78,13 @@ impl ServerLink {
     }
 
     /// Returns the number of arrived HTTP datagrams that were dropped for lack of room or a stream.
-    pub fn dropped_datagrams(&self) -> u64 {
+    pub(super) fn dropped_datagrams(&self) -> u64 {
         self.hub.as_ref().map_or(0, |hub| hub.dropped())
     }
 
     /// Waits for the next request. Returns `None` once the client has closed the connection
     /// without an error. Dropping the future loses no request.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn next(&mut self) -> Result<Option<Incoming>, LinkError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Incoming>, LinkError> {
         match self.connection.accept().await {
             Ok(request) => Ok(request.map(|resolver| Incoming {
                 resolver,
@@ -121,23 +100,13 @@ impl ServerLink {
 }
 
 impl Incoming {
-    /// Reads the header section, which must arrive within `limit`.
-    ///
-    /// # Errors
-    /// [`LinkError`]. The stream is then reset, unless a status code explains the failure.
-    pub async fn head(self, limit: Duration) -> Result<(Request<()>, ServerExchange), LinkError> {
-        self.head_unless(limit, std::future::pending()).await
-    }
-
-    /// Does the same, but gives up if `displaced` completes before the header section has arrived.
-    ///
-    /// # Errors
-    /// As for [`head`](Self::head).
-    pub async fn head_unless(
+    /// Reads the header section. Unless it arrives within `limit` and before `displaced` completes,
+    /// the stream is reset.
+    pub(super) async fn head_unless(
         self,
         limit: Duration,
         displaced: impl Future<Output = ()>,
-    ) -> Result<(Request<()>, ServerExchange), LinkError> {
+    ) -> Result<(Request<()>, Exchange), LinkError> {
         let Self {
             mut resolver,
             adapter,
@@ -175,7 +144,7 @@ impl Incoming {
             let protocol = Protocol(protocol.as_str().to_owned());
             request.extensions_mut().insert(protocol);
         }
-        let mut exchange = ServerExchange {
+        let mut exchange = Exchange {
             stream,
             adapter,
             hub,
@@ -204,20 +173,20 @@ fn is_of_a_connection(headers: &HeaderMap) -> bool {
         || headers.get_all(TE).iter().any(|value| value != "trailers")
 }
 
-impl ServerExchange {
+impl Exchange {
     fn id(&self) -> u64 {
         self.stream.send_id().into_inner()
     }
 
     /// Receives the stream's HTTP datagrams from now on. Returns `None` without tunnels.
-    pub fn datagrams(&self) -> Option<DatagramFlow> {
+    pub(super) fn datagrams(&self) -> Option<DatagramFlow> {
         let hub = self.hub.as_ref()?;
         Some(hub.flow(self.id()))
     }
 
     /// Takes the content in both directions, after a 2xx response to CONNECT.
     #[must_use]
-    pub fn into_tunnel(mut self) -> Option<(TunnelSend, TunnelRecv)> {
+    pub(super) fn into_tunnel(mut self) -> Option<(TunnelSend, TunnelRecv)> {
         let (stream, hints) = (self.id(), self.adapter.hints().clone());
         hints.want_parts(stream);
         self.left = true;
@@ -226,31 +195,25 @@ impl ServerExchange {
     }
 
     /// Ends the exchange immediately with an HTTP/3 error code.
-    pub fn reset(&mut self, code: u64) {
+    pub(super) fn reset(&mut self, code: u64) {
         self.finished = true;
         self.stream.stop_stream(code.into());
         self.stream.stop_sending(code.into());
     }
 
     /// Returns the next bytes of the request's content, or `None` at its end.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
+    pub(super) async fn data(&mut self) -> Result<Option<Bytes>, LinkError> {
         let data = self.adapter.checked(self.stream.recv_data().await)?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
     }
 
     /// Returns the request's trailer section, once [`data`](Self::data) has returned `None`.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
+    pub(super) async fn trailers(&mut self) -> Result<Option<HeaderMap>, LinkError> {
         self.adapter.checked(self.stream.recv_trailers().await)
     }
 
     /// Waits until the client no longer wants the response or has gone.
-    pub fn gone(&self) -> impl Future<Output = LinkError> + Send + use<> {
+    pub(super) fn gone(&self) -> impl Future<Output = LinkError> + Send + use<> {
         let stream = self.id();
         let gone = self.adapter.hints().gone(stream);
         async move {
@@ -267,13 +230,13 @@ impl ServerExchange {
     }
 
     /// Informs the client that the rest of the content is not needed.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.stream.stop_sending(Code::H3_NO_ERROR);
     }
 
     /// Gives the transport a hint about the response: its urgency (RFC 9218: 0 to 7, where 0 is
     /// the most urgent) and its approximate size in bytes. Call this before responding.
-    pub fn hint(&self, urgency: u8, bytes: u64) {
+    pub(super) fn hint(&self, urgency: u8, bytes: u64) {
         let priority = -i32::from(urgency);
         self.adapter
             .hints()
@@ -281,18 +244,12 @@ impl ServerExchange {
     }
 
     /// Sends the header section of a response, either interim (status 1xx) or final.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
+    pub(super) async fn respond(&mut self, head: Response<()>) -> Result<(), LinkError> {
         self.adapter.checked(self.stream.send_response(head).await)
     }
 
     /// Sends content.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
+    pub(super) async fn send(&mut self, data: Bytes) -> Result<(), LinkError> {
         if data.is_empty() {
             return Ok(());
         }
@@ -300,10 +257,7 @@ impl ServerExchange {
     }
 
     /// Ends the response, after handing it to the transport completely.
-    ///
-    /// # Errors
-    /// [`LinkError`].
-    pub async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
+    pub(super) async fn finish(&mut self, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
         if let Some(trailers) = trailers {
             self.adapter
                 .checked(self.stream.send_trailers(trailers).await)?;
@@ -316,10 +270,7 @@ impl ServerExchange {
 
     /// Waits until the client has acknowledged all of a finished response or closed the
     /// connection without an error.
-    ///
-    /// # Errors
-    /// [`LinkError`], which is [`LinkError::Reset`] if the client does not want the rest.
-    pub async fn acknowledged(&mut self) -> Result<(), LinkError> {
+    pub(super) async fn acknowledged(&mut self) -> Result<(), LinkError> {
         let stream = self.id();
         let Some(end) = self.adapter.hints().take_end(stream) else {
             return Ok(());
@@ -339,7 +290,7 @@ impl ServerExchange {
     }
 }
 
-impl Drop for ServerExchange {
+impl Drop for Exchange {
     fn drop(&mut self) {
         let (hints, stream) = (self.adapter.hints(), self.id());
         let _ = (hints.take(stream), hints.take_end(stream));

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::support::{Served, ask, bounded, content, get, link, path, request, run, serves, until};
 
 #[test]
-fn requests_without_progress_are_reset() {
+pub(crate) fn requests_without_progress_are_reset() {
     run(async {
         let served = Served::limited(PutRights::New, |limits| {
             limits.requests = 5;

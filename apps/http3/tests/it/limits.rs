@@ -8,7 +8,7 @@ use crate::support::{Served, ask, request, serves, status};
 
 /// Sends a GET for each name and, unless the name is refused, a PUT.
 #[tokio::test]
-async fn names_of_no_file_get_a_status() {
+pub(crate) async fn names_of_no_file_get_a_status() {
     let served = Served::new(PutRights::Replace);
     served.write("file", b"honest").await;
     let outer = served.directory.path().parent().unwrap().to_owned();
@@ -43,7 +43,7 @@ async fn names_of_no_file_get_a_status() {
 
 /// The field section exceeds the limit.
 #[tokio::test]
-async fn a_name_of_64_kilobytes_gets_a_status() {
+pub(crate) async fn a_name_of_64_kilobytes_gets_a_status() {
     let served = Served::new(PutRights::Replace);
     served.write("file", b"honest").await;
     let link = served.link().await;
@@ -60,7 +60,7 @@ async fn a_name_of_64_kilobytes_gets_a_status() {
 
 /// A client confined to a directory stores links there, and requests the directory itself.
 #[tokio::test]
-async fn no_link_leads_a_client_out_of_its_directory() {
+pub(crate) async fn no_link_leads_a_client_out_of_its_directory() {
     let served = Served::ruled(|rules| rules.prefix = vec![b"own".to_vec()]);
     let at = |name: &str| served.directory.path().join(name);
     std::fs::create_dir(at("other")).unwrap();

@@ -10,6 +10,7 @@ mod quinn;
 mod room;
 mod sparse;
 mod support;
+mod tcp;
 mod transfers;
 mod trees;
 mod uploads;

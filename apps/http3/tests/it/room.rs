@@ -125,7 +125,7 @@ async fn concurrent_puts_share_a_quota() {
 }
 
 #[tokio::test]
-async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
+pub(crate) async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
     let served = Served::new(PutRights::New);
     let link = served.link().await;
     let most = u64::MAX.to_string();
@@ -149,7 +149,7 @@ async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
 
 /// A file with holes only needs room for its data, even if it arrives in parts.
 #[tokio::test]
-async fn holes_need_no_room() {
+pub(crate) async fn holes_need_no_room() {
     let served = Served::new(PutRights::New);
     let link = served.link().await;
     let most = "999999999999999";

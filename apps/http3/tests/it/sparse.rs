@@ -8,7 +8,7 @@ use pathmark_http3::root::Existing;
 use crate::support::{Served, bounded, content, path, unfinished, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sparse_files_stay_sparse() {
+pub(crate) async fn sparse_files_stay_sparse() {
     use std::os::unix::fs::MetadataExt;
     bounded(async {
         const LENGTH: u64 = 60_000_000;

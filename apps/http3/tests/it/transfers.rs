@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::support::{Served, against, bounded, content, names, path, unfinished, until};
 
 #[tokio::test]
-async fn files_arrive_with_their_digests() {
+pub(crate) async fn files_arrive_with_their_digests() {
     let served = Served::new(PutRights::None);
     let here = tempfile::tempdir().unwrap();
     let client = served.client().await;
@@ -65,7 +65,7 @@ async fn fetch_part(served: &Served, target: &std::path::Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_get_goes_on_where_it_stopped() {
+pub(crate) async fn a_get_goes_on_where_it_stopped() {
     let served = Served::new(PutRights::None);
     let first = content(60_000_000);
     served.write("file", &first).await;
@@ -104,7 +104,7 @@ async fn a_get_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn puts_are_confirmed() {
+pub(crate) async fn puts_are_confirmed() {
     let served = Served::new(PutRights::Replace);
     let here = tempfile::tempdir().unwrap();
     let client = served.client().await;
@@ -137,7 +137,7 @@ async fn puts_are_confirmed() {
 
 /// If a source changes in the meantime, it is not stored and leaves nothing behind.
 #[tokio::test]
-async fn a_put_of_a_file_that_changes_is_cancelled() {
+pub(crate) async fn a_put_of_a_file_that_changes_is_cancelled() {
     let served = Served::new(PutRights::New);
     let here = tempfile::tempdir().unwrap();
     let source = here.path().join("source");

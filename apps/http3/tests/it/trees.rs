@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::{Served, against, fetch_tree};
 
 #[tokio::test]
-async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
+pub(crate) async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
     let served = Served::new(PutRights::None);
     let top = served.directory.path().join("top");
     fs::create_dir_all(top.join("sub/empty")).unwrap();
@@ -74,7 +74,7 @@ async fn a_tree_comes_with_names_modes_times_links_and_empty_directories() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_is_named_and_the_rest_comes() {
+pub(crate) async fn what_is_in_the_way_is_named_and_the_rest_comes() {
     let served = Served::new(PutRights::None);
     let top = served.directory.path();
     for directory in ["a", "b", "c"] {

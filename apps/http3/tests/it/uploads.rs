@@ -86,7 +86,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_put_goes_on_where_it_broke_off() {
+pub(crate) async fn a_put_goes_on_where_it_broke_off() {
     let scene = Scene::new();
     scene.break_off(2_000_000).await;
     scene.break_off(4_000_000).await;
@@ -101,7 +101,7 @@ async fn a_put_goes_on_where_it_broke_off() {
 
 /// The same directory is served by a restarted server that has no memory of the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_put_goes_on_with_another_server_process() {
+pub(crate) async fn a_put_goes_on_with_another_server_process() {
     let scene = Scene::new();
     scene.break_off(2_000_000).await;
     // Once its file isn't locked any more, the first server has ended the request.
@@ -120,7 +120,7 @@ async fn a_put_goes_on_with_another_server_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
+pub(crate) async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
     let scene = Scene::new();
     scene.break_off(2_000_000).await;
     let other: Vec<u8> = content(LENGTH).into_iter().rev().collect();
@@ -143,7 +143,7 @@ async fn a_source_that_changed_is_sent_again_and_a_lost_answer_is_found() {
 
 /// Bytes that have changed on the server's disk are detected before the file gets its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_upload_gets_no_name() {
+pub(crate) async fn a_damaged_upload_gets_no_name() {
     let scene = Scene::new();
     scene.break_off(2_000_000).await;
     let mut parts = scene.served.names().into_iter();
@@ -182,7 +182,7 @@ async fn append(
 }
 
 #[tokio::test]
-async fn an_upload_comes_in_parts_from_a_foreign_client() {
+pub(crate) async fn an_upload_comes_in_parts_from_a_foreign_client() {
     let served = Served::new(PutRights::New);
     let link = served.link().await;
     let options = ask(&link, request("OPTIONS", "/name", &[]), b"").await;

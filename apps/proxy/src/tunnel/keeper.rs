@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use pathmark_driver::Connection;
 use pathmark_http3::wire::{ClientLink, LinkError, TunnelRecv, TunnelSend};
 use pathmark_transport::connection::ConnectionError;
 use tokio::io::AsyncRead;
@@ -41,10 +42,17 @@ pub(super) enum State {
     Silent,
 }
 
+/// A connection of QUIC, and HTTP/3 on it.
+#[derive(Clone)]
+pub(super) struct Quic {
+    pub(super) link: ClientLink,
+    pub(super) connection: Connection,
+}
+
 /// A connection that is kept.
 #[derive(Clone)]
 pub(super) struct Kept {
-    pub(super) link: ClientLink,
+    pub(super) quic: Quic,
     /// Its number among all kept connections. Unlike an address, it is never reused.
     pub(super) id: u64,
 }
@@ -137,7 +145,7 @@ async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
     loop {
         let begun = Instant::now();
         let why = match soon(dialer).await {
-            Ok(link) => hold(dialer, &changes, link, &mut id, tell).await,
+            Ok(quic) => hold(dialer, &changes, quic, &mut id, tell).await,
             Err(why) => {
                 tracing::warn!(%server, why, "cannot connect");
                 why
@@ -158,7 +166,7 @@ async fn keep(dialer: &Dialer, tell: &watch::Sender<State>) {
 }
 
 /// Connects. If the proxy is silent, this is logged even before the attempt ends.
-async fn soon(dialer: &Dialer) -> Result<ClientLink, String> {
+async fn soon(dialer: &Dialer) -> Result<Quic, String> {
     let mut beginning = pin!(begin(dialer));
     if let Ok(begun) = tokio::time::timeout(SILENCE, &mut beginning).await {
         return begun;
@@ -189,22 +197,22 @@ async fn check_kind(link: &ClientLink, server: impl Display) -> Infallible {
 async fn hold(
     dialer: &Dialer,
     changes: &Changes,
-    mut link: ClientLink,
+    mut quic: Quic,
     id: &mut u64,
     tell: &watch::Sender<State>,
 ) -> String {
     let server = dialer.server();
     loop {
-        let connection = link.connection().clone();
+        let connection = quic.connection.clone();
         tracing::info!(%server, address = %connection.remote_address(), "connected");
         *id += 1;
         let kept = Kept {
-            link: link.clone(),
+            quic: quic.clone(),
             id: *id,
         };
         tell.send_replace(State::Up(kept.clone()));
         let replaced = tokio::select! {
-            never = check_kind(&kept.link, server) => match never {},
+            never = check_kind(&kept.quic.link, server) => match never {},
             lost = connection.closed() => {
                 // Closing the connection locally is not a loss.
                 if lost != ConnectionError::LocallyClosed {
@@ -217,7 +225,7 @@ async fn hold(
         // Flows of the previous connection continue if it answers before its idle timeout. Its
         // own next probe could come too late for this.
         connection.ping();
-        link = replaced;
+        quic = replaced;
     }
 }
 
@@ -228,14 +236,14 @@ async fn replace(
     changes: &Changes,
     kept: &Kept,
     tell: &watch::Sender<State>,
-) -> ClientLink {
-    let link = &kept.link;
-    let connection = link.connection();
+) -> Quic {
+    let quic = &kept.quic;
+    let connection = &quic.connection;
     let mut from = dial::source(connection.remote_address());
     loop {
         let has_changed = tokio::select! {
             () = changes.next() => true,
-            () = silence(link) => false,
+            () = silence(quic) => false,
         };
         if has_changed {
             let Some(source) = dial::source(connection.remote_address()) else {
@@ -245,7 +253,7 @@ async fn replace(
             if connection.local_ip() != Some(source) {
                 connection.migrate(None);
             }
-            let answers = answers(link).await;
+            let answers = answers(quic).await;
             // Most changes concern other interfaces.
             let has_other = from.replace(source) != Some(source);
             if answers {
@@ -262,8 +270,8 @@ async fn replace(
         };
         tracing::warn!("{after}no answer; a new connection is tried");
         tell.send_replace(State::Silent);
-        match another(dialer, link).await {
-            Some(link) => return link,
+        match another(dialer, quic).await {
+            Some(quic) => return quic,
             None => {
                 tracing::info!("the proxy answers again: the connection goes on");
                 tell.send_replace(State::Up(kept.clone()));
@@ -273,15 +281,15 @@ async fn replace(
 }
 
 /// Connects while a connection is silent. Returns `None` if that one gets an answer first.
-async fn another(dialer: &Dialer, link: &ClientLink) -> Option<ClientLink> {
-    let answered = async { while !answers(link).await {} };
+async fn another(dialer: &Dialer, quic: &Quic) -> Option<Quic> {
+    let answered = async { while !answers(quic).await {} };
     let mut answered = pin!(answered);
     let mut pause = PAUSE.0;
     loop {
         tokio::select! {
             () = &mut answered => return None,
             begun = begin(dialer) => match begun {
-                Ok(link) => return Some(link),
+                Ok(quic) => return Some(quic),
                 Err(why) => tracing::warn!(why, "cannot connect"),
             },
         }
@@ -293,15 +301,15 @@ async fn another(dialer: &Dialer, link: &ClientLink) -> Option<ClientLink> {
 }
 
 /// Waits until the proxy no longer answers packets.
-async fn silence(link: &ClientLink) {
-    let sent = || link.connection().stats().packets_sent;
+async fn silence(quic: &Quic) {
+    let sent = || quic.connection.stats().packets_sent;
     let mut before = sent();
     loop {
         tokio::time::sleep(LOOK).await;
         if sent() == before {
             continue;
         }
-        if !answers(link).await {
+        if !answers(quic).await {
             return;
         }
         // Acknowledgements for the rest of the probe don't elicit answers.
@@ -311,8 +319,7 @@ async fn silence(link: &ClientLink) {
 }
 
 /// Sends a probe. Returns false if it isn't answered in time.
-async fn answers(link: &ClientLink) -> bool {
-    let connection = link.connection();
+async fn answers(Quic { link, connection }: &Quic) -> bool {
     let received = connection.stats().packets_received;
     let limit = PROBE.max(3 * connection.rtt());
     let probing = async {
@@ -335,10 +342,11 @@ async fn answers(link: &ClientLink) -> bool {
     }
 }
 
-async fn begin(dialer: &Dialer) -> Result<ClientLink, String> {
+async fn begin(dialer: &Dialer) -> Result<Quic, String> {
     let connection = dialer.dial().await?;
-    let begun = ClientLink::with_tunnels(connection, HEAD_BYTES).await;
-    begun.map_err(|error| error.to_string())
+    let begun = ClientLink::with_tunnels(connection.clone(), HEAD_BYTES).await;
+    let link = begun.map_err(|error| error.to_string())?;
+    Ok(Quic { link, connection })
 }
 
 /// The tunnel for new flows. Existing flows keep theirs. Clones share the same switch.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use keeper::{Keeper, Kept, State};
+use keeper::{Keeper, Kept, Quic, State};
 use pathmark_driver::{Connection, Stall};
 use pathmark_http3::http::header::{HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use pathmark_http3::http::{Request, Response, Uri};
@@ -104,7 +104,7 @@ impl Tunnel {
     /// The reason why there is no connection, as human-readable text.
     pub fn connection(&self) -> Result<Connection, String> {
         match self.0.keeper.now() {
-            State::Up(kept) => Ok(kept.link.connection().clone()),
+            State::Up(kept) => Ok(kept.quic.connection.clone()),
             none => Err(none.why()),
         }
     }
@@ -131,14 +131,15 @@ impl Tunnel {
         let opening = async {
             let (mut lost, mut sent) = (None, false);
             loop {
-                let Kept { link, id } = keeper.link(lost, times.wait).await?;
+                let Kept { quic, id } = keeper.link(lost, times.wait).await?;
+                let Quic { link, connection } = &quic;
                 let attempt = tokio::select! {
-                    attempt = attempt(&link, head.clone(), protocol, early, &mut sent) => attempt,
+                    attempt = attempt(link, head.clone(), protocol, early, &mut sent) => attempt,
                     () = keeper.left(id) => {
                         if sent {
                             return Err(Refusal::Proxy("it is silent".to_owned()));
                         }
-                        lost = link.connection().close_reason().map(|_| id);
+                        lost = connection.close_reason().map(|_| id);
                         continue;
                     }
                 };
@@ -150,7 +151,7 @@ impl Tunnel {
                     }) => {
                         return Err(Refusal::Refused);
                     }
-                    Err(error) if sent || link.connection().close_reason().is_none() => {
+                    Err(error) if sent || connection.close_reason().is_none() => {
                         return Err(Refusal::Proxy(error.to_string()));
                     }
                     Err(_) => lost = Some(id),

@@ -330,6 +330,7 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
         .connect(server, transport, limits, stop, warnings);
     let session = connecting.await?;
     figures.transfer.handshake_ms = Some(session.handshake.as_secs_f64() * 1e3);
+    figures.transfer.protocol = Some(session.protocol());
     let started = session::now();
     let latest = if args.recursive {
         tree::fetch(args, stop, &session, jobs, &mut figures).await
@@ -357,7 +358,7 @@ async fn fetch(args: &Args, stop: &Stop, jobs: &[Job]) -> Result<Figures, Failur
     } else {
         latest.seconds
     };
-    transfer.finish(&session.connection, latest.sender.as_ref(), seconds);
+    transfer.finish(session.connection.as_ref(), latest.sender.as_ref(), seconds);
     session.leave(stop, &mut transfer.warnings).await;
     if !args.client.json && !args.moving.quiet {
         transfer.tell(latest.sender.as_ref());

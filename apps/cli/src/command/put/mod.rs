@@ -213,12 +213,18 @@ async fn attempt(
     }
     let transfer = &mut figures.transfer;
     transfer.handshake_ms = Some(session.handshake.as_secs_f64() * 1e3);
-    let sender = SenderReport::of(&session.connection);
+    transfer.protocol = Some(session.protocol());
+    let connection = session.connection.as_ref();
+    let sender = connection.map(SenderReport::of);
     let seconds = started.elapsed().as_secs_f64();
-    transfer.finish(&session.connection, Some(&sender), seconds);
+    transfer.finish(connection, sender.as_ref(), seconds);
+    if sender.is_none() {
+        // The system's law sends over TCP.
+        transfer.algorithm = None;
+    }
     session.leave(stop, &mut transfer.warnings).await;
     if !args.client.json && !args.moving.quiet {
-        transfer.tell(Some(&sender));
+        transfer.tell(sender.as_ref());
     }
     Ok(figures)
 }

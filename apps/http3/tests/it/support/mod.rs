@@ -2,6 +2,7 @@
 
 pub(crate) mod house;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::Path;
@@ -13,10 +14,10 @@ use pathmark_cc::Algorithm;
 use pathmark_driver::{ClientConfig, Connection, Endpoint, ServerConfig};
 use pathmark_http3::client::{Client, ClientLimits, Ended, GetError, GetTree, Outcome, TreeLimits};
 use pathmark_http3::fields::PathName;
-use pathmark_http3::origin::{Limits, Origin};
+use pathmark_http3::origin::{Idle, Limits, Origin};
 use pathmark_http3::plan::{PutRights, Rules};
 use pathmark_http3::root::{Existing, Root};
-use pathmark_http3::wire::{ALPN, ClientLink, ServerLink};
+use pathmark_http3::wire::{ALPN, ALPN_TCP, ClientLink, ServerLink, TcpConnection, TcpServer};
 use pathmark_transport::TransportConfig;
 use pathmark_transport::crypto::tls::{TlsClientConfig, TlsServerConfig, Trust};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -42,6 +43,18 @@ pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(bounded(test));
+}
+
+thread_local! {
+    /// Whether clients of this thread's test connect over TCP.
+    static OVER_TCP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test whose clients connect over TCP.
+pub(crate) fn over_tcp(test: fn()) {
+    OVER_TCP.set(true);
+    test();
+    OVER_TCP.set(false);
 }
 
 /// A certificate and its key.
@@ -108,11 +121,18 @@ pub(crate) fn replacing() -> Rules {
 pub(crate) struct Site {
     pub(crate) identity: Identity,
     pub(crate) address: SocketAddr,
+    /// Its address of TCP, if it has one.
+    pub(crate) tcp: Option<SocketAddr>,
 }
 
 impl Site {
     pub(crate) async fn client(&self) -> Client {
-        client(&self.identity, self.address).await
+        if !OVER_TCP.get() {
+            return client(&self.identity, self.address).await;
+        }
+        let connection = self.connect_tcp().await;
+        let client = Client::over_tcp(connection, NAME, ClientLimits::default());
+        client.await.unwrap()
     }
 
     pub(crate) async fn connect(&self) -> Connection {
@@ -120,7 +140,24 @@ impl Site {
     }
 
     pub(crate) async fn link(&self) -> ClientLink {
-        link(self.connect().await).await
+        if OVER_TCP.get() {
+            self.link_tcp().await
+        } else {
+            link(self.connect().await).await
+        }
+    }
+
+    async fn connect_tcp(&self) -> TcpConnection {
+        let pin = pathmark_transport::crypto::tls::Pin::of(&self.identity.chain[0]);
+        let tls = TlsClientConfig::new(Trust::Pin(pin), &[ALPN]).unwrap();
+        let tls = Arc::new(tls.over_tcp(&[ALPN_TCP]));
+        let connecting = TcpConnection::connect(self.tcp.unwrap(), NAME, tls);
+        connecting.await.unwrap()
+    }
+
+    pub(crate) async fn link_tcp(&self) -> ClientLink {
+        let link = ClientLink::over_tcp(self.connect_tcp().await, 64 * 1024);
+        link.await.unwrap()
     }
 
     /// Returns a link from another host.
@@ -130,12 +167,28 @@ impl Site {
     }
 }
 
-/// Serves all clients.
+/// Serves all clients, over TCP too.
 pub(crate) fn serve(origin: Origin) -> Site {
-    serve_with(move |connection| {
-        let origin = origin.clone();
+    let own = origin.clone();
+    let mut site = serve_with(move |connection| {
+        let origin = own.clone();
         async move { drop(origin.serve(connection).await) }
-    })
+    });
+    let (chain, key) = (site.identity.chain.clone(), site.identity.key());
+    let tls = TlsServerConfig::new(chain, key, &[ALPN]).unwrap();
+    let server = TcpServer::bind(loopback(), tls.over_tcp(&[ALPN_TCP])).unwrap();
+    site.tcp = server.local_address().ok();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            let origin = origin.clone();
+            tokio::spawn(async move {
+                if let Ok(connection) = incoming.handshake().await {
+                    let _ = origin.serve_tcp(connection, Arc::new(Idle)).await;
+                }
+            });
+        }
+    });
+    site
 }
 
 /// Passes each connection to `handle`.
@@ -155,7 +208,12 @@ where
             });
         }
     });
-    Site { identity, address }
+    let tcp = None;
+    Site {
+        identity,
+        address,
+        tcp,
+    }
 }
 
 pub(crate) async fn client(identity: &Identity, to: SocketAddr) -> Client {

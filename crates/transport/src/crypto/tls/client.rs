@@ -10,7 +10,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
@@ -102,6 +102,17 @@ impl TlsClientConfig {
         self
     }
 
+    /// Returns the same configuration for TLS over TCP, with the application protocols `protocols`.
+    /// It trusts the same servers and presents the same certificate, but neither resumes sessions
+    /// nor offers early data.
+    pub fn over_tcp(&self, protocols: &[&[u8]]) -> rustls::ClientConfig {
+        let mut config = rustls::ClientConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        config.resumption = Resumption::disabled();
+        config.enable_early_data = false;
+        config
+    }
+
     /// Uses a configuration made with rustls directly, for features that [`new`](Self::new)
     /// doesn't offer (client certificates, other roots). It must allow TLS 1.3 and should
     /// include application protocols.
@@ -152,14 +163,8 @@ impl ClientCrypto for TlsClientConfig {
         transport_parameters: Vec<u8>,
         _: u64,
     ) -> Result<Box<dyn Session>, StartError> {
-        // The zone of a link-local address only means something on this host (RFC 4007 §11).
-        let unscoped = match server_name.split_once('%') {
-            Some((address, _)) if address.parse::<Ipv6Addr>().is_ok() => address,
-            _ => server_name,
-        };
-        let name = ServerName::try_from(unscoped)
-            .map_err(|_| StartError::BadServerName(server_name.to_owned()))?
-            .to_owned();
+        let name =
+            name_of(server_name).map_err(|_| StartError::BadServerName(server_name.to_owned()))?;
         // [9001 8.2 send-parameters] [9001 8.4 compatibility-mode] [9000 7 handshake-properties]
         let connection = rustls::quic::ClientConnection::new(
             Arc::clone(&self.config),
@@ -170,6 +175,19 @@ impl ClientCrypto for TlsClientConfig {
         .map_err(|e| StartError::Config(e.to_string()))?;
         Ok(Box::new(TlsSession::new(connection.into())))
     }
+}
+
+/// Returns the name that a host's certificate must have.
+///
+/// # Errors
+/// [`InvalidDnsNameError`], if `host` is neither a name nor an address.
+pub fn name_of(host: &str) -> Result<ServerName<'static>, InvalidDnsNameError> {
+    // The zone of a link-local address only means something on this host (RFC 4007 §11).
+    let unscoped = match host.split_once('%') {
+        Some((address, _)) if address.parse::<Ipv6Addr>().is_ok() => address,
+        _ => host,
+    };
+    Ok(ServerName::try_from(unscoped)?.to_owned())
 }
 
 /// Determines which servers a client trusts.

@@ -21,7 +21,7 @@ pub(crate) mod testing;
 mod tests;
 
 pub use super::provider::{EndpointSecret, NoCipher};
-pub use client::{BadPin, Pin, TlsClientConfig, Trust};
+pub use client::{BadPin, Pin, TlsClientConfig, Trust, name_of};
 pub use server::TlsServerConfig;
 
 use super::provider::{self, RetryKey};
@@ -282,6 +282,13 @@ pub enum TlsConfigError {
     /// See [`NoCipher`].
     #[error(transparent)]
     NoCipher(#[from] NoCipher),
+}
+
+impl From<&rustls::Error> for HandshakeError {
+    /// Explains an error of TLS over TCP as that of a QUIC connection.
+    fn from(error: &rustls::Error) -> Self {
+        handshake_error(error, None)
+    }
 }
 
 /// Converts a rustls error. `alert` is the one that rustls would send.

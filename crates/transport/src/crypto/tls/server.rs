@@ -196,6 +196,15 @@ impl TlsServerConfig {
         })
     }
 
+    /// Returns the same configuration for TLS over TCP, with the application protocols `protocols`.
+    /// It accepts no early data.
+    pub fn over_tcp(&self, protocols: &[&[u8]]) -> rustls::ServerConfig {
+        let mut config = rustls::ServerConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        config.max_early_data_size = 0;
+        config
+    }
+
     /// Returns the pin that clients can use, or `None` for configurations made by
     /// [`from_rustls`](Self::from_rustls).
     pub fn pin(&self) -> Option<Pin> {

@@ -22,7 +22,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 
 /// All places of one kind.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Inner>);
+pub struct Places(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -62,14 +62,14 @@ struct Slot {
 
 /// The places of one host.
 #[derive(Clone, Debug)]
-pub(super) struct Share {
+pub struct Share {
     places: Places,
     host: IpAddr,
 }
 
 /// One place, which is freed by dropping this value.
 #[derive(Debug)]
-pub(super) struct Held {
+pub struct Held {
     places: Places,
     host: IpAddr,
     number: u64,
@@ -80,13 +80,13 @@ pub(super) struct Held {
 
 impl Places {
     /// Creates places of which one host can have `each`, and for which others have to wait.
-    pub(super) fn new(most: usize, each: usize) -> Self {
+    pub fn new(most: usize, each: usize) -> Self {
         Self::with(most, each, false)
     }
 
     /// Creates places that displace: if there are too few, the slowest request of the host with
     /// the most is ended.
-    pub(super) fn displacing(most: usize) -> Self {
+    pub fn displacing(most: usize) -> Self {
         Self::with(most, most, true)
     }
 
@@ -100,7 +100,7 @@ impl Places {
     }
 
     /// Returns the share of a host. All hosts of the same site use the same share.
-    pub(super) fn of(&self, host: IpAddr) -> Share {
+    pub fn of(&self, host: IpAddr) -> Share {
         Share {
             places: self.clone(),
             host: site(host),
@@ -215,7 +215,7 @@ impl State {
 
 impl Share {
     /// Waits for a place.
-    pub(super) async fn take(&self) -> Option<Held> {
+    pub async fn take(&self) -> Option<Held> {
         let Inner {
             most,
             each,
@@ -245,7 +245,7 @@ impl Share {
     }
 
     /// Takes a place immediately, or returns `None` if the host has reached its limit.
-    pub(super) fn take_now(&self) -> Option<Held> {
+    pub fn take_now(&self) -> Option<Held> {
         let mut state = lock(&self.places.0.state);
         let own = state.hosts.get(&self.host).map_or(0, Host::count);
         if own >= self.places.0.each && !self.places.0.displaces {
@@ -263,12 +263,12 @@ impl Share {
 
 impl Held {
     /// Counts bytes transferred using this place.
-    pub(super) fn passed(&self, bytes: usize) {
+    pub fn passed(&self, bytes: usize) {
         self.slot.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Completes once another host needs the place.
-    pub(super) fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn displaced(&self) -> impl Future<Output = ()> + Send + use<> {
         let slot = Arc::clone(&self.slot);
         async move { slot.displaced.notified().await }
     }
@@ -286,7 +286,7 @@ impl Drop for Held {
 }
 
 /// Returns the part of an address that identifies its site.
-pub fn site(host: IpAddr) -> IpAddr {
+fn site(host: IpAddr) -> IpAddr {
     match host.to_canonical() {
         IpAddr::V6(host) => Ipv6Addr::from_bits(host.to_bits() >> OWN_BITS << OWN_BITS).into(),
         host => host,
