@@ -83,7 +83,7 @@ pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
 pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
 pub use signals::{
     Answer, Arrival, BadFeedback, Breach, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate,
-    Countable, Explicit, Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer,
+    Countable, Ecn, Explicit, Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer,
     QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange,
     Request, Upstream, VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried,
     XcpFeedback, XcpForm, XcpRequest,
