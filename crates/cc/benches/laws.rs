@@ -176,6 +176,7 @@ fn changes_of_law(c: &mut Criterion) {
     let acked = Acked {
         bytes: 2944,
         packets: 2,
+        marked: 0,
         largest: 2,
         sent_at: Instant::ZERO,
         state: PacketState::default(),
@@ -232,6 +233,7 @@ fn senders(c: &mut Criterion) {
         let acked = |number: u64, srtt: Duration| Acked {
             bytes: 2944,
             packets: 2,
+            marked: 0,
             largest: number,
             sent_at: Instant::ZERO,
             state: PacketState::default(),

@@ -28,6 +28,7 @@
 //! | `standard` | CUBIC, NewReno, BBR, slow start |
 //! | `bottleneck` | detecting a hop that limits the flow without announcing anything |
 //! | `quick_start` | starting rates: both halves |
+//! | `prague` | the sender for ECT(1) |
 //! | `cubiq`, `ada` | standard laws that can start at a granted rate |
 //! | `supervise` | the frame of senders that follow routers, and can switch to a standard law |
 //! | `vcp`, `xcp` | the laws of VCP (with BISE and WLTE) and of XCP: sender and port |
@@ -54,6 +55,7 @@ mod cubiq;
 mod law;
 mod metrics;
 mod names;
+mod prague;
 #[cfg(test)]
 mod published_tests;
 mod quick_start;
@@ -83,7 +85,7 @@ pub use names::{Algorithm, LinkAlgorithm, ParseError, RegisterError};
 pub use quick_start::{AfterGrant, QuickStart, QuickStartLink, Startable};
 pub use signals::{
     Answer, Arrival, BadFeedback, Breach, Carried, Carrier, Cloud, CloudAnswer, CloudEstimate,
-    Countable, Explicit, Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer,
+    Countable, Ecn, Explicit, Feedback, KnownPath, OwnFeedback, OwnWords, QuickStartAnswer,
     QuickStartCarried, QuickStartFeedback, QuickStartPurpose, QuickStartRequest, RateChange,
     Request, Upstream, VcpAnswer, VcpCarried, VcpCode, VcpFeedback, XcpAnswer, XcpCarried,
     XcpFeedback, XcpForm, XcpRequest,

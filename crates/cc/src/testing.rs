@@ -39,6 +39,7 @@ pub(crate) fn acked(largest: u64, bytes: u64, rtt: Duration) -> Acked {
     Acked {
         bytes,
         packets: 1,
+        marked: 0,
         largest,
         sent_at: Instant::ZERO,
         state: PacketState::default(),

@@ -16,7 +16,7 @@
 //! | [`link`] | a port and the wire behind it, with a schedule of changes |
 //! | [`port`] | control law, queue and transmitter of one output |
 //! | [`separation`] | the two queues of a port that keeps packets with feedback apart |
-//! | [`queue`] | DropTail, RED, CoDel; the interface to the owner of packets |
+//! | [`queue`] | DropTail, RED, CoDel, DualPI2; the interface to the owner of packets |
 //! | [`measure`] | the rate of a slower link behind a port, from probes |
 //! | [`shaper`], [`trace`] | the transmitter: a constant rate, or a recorded one |
 //! | [`wire`], [`impair`] | propagation delay, jitter; random loss and codes |

@@ -1,7 +1,8 @@
 //! What tests of ports share: packets, an owner that records, a port of two classes, a law.
 
 use pathmark_cc::{
-    Answer, Arrival, Carried, Duration, Instant, LinkController, LinkMetrics, VcpCarried, VcpCode,
+    Answer, Arrival, Carried, Duration, Ecn, Instant, LinkController, LinkMetrics, VcpCarried,
+    VcpCode,
 };
 
 use crate::port::Port;
@@ -44,16 +45,23 @@ pub(crate) fn separated(rate: u64, limit: Limit) -> Port<u32> {
     Port::separated(Instant::ZERO, queues, Shaper::new(Some(rate)))
 }
 
-/// Records marks and drops.
+/// Records marks and drops. The two low bits of a packet's number are its ECN field.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) marks: Vec<(u32, Answer)>,
+    pub(crate) ce: Vec<u32>,
     pub(crate) drops: Vec<(u32, DropCause)>,
 }
 
 impl Owner<u32> for Log {
     fn mark(&mut self, packet: &mut u32, answer: &Answer) {
         self.marks.push((*packet, *answer));
+    }
+    fn ecn(&self, packet: &u32) -> Ecn {
+        Ecn::from_bits(packet.to_be_bytes()[3])
+    }
+    fn mark_ce(&mut self, packet: &mut u32) {
+        self.ce.push(*packet);
     }
     fn dropped(&mut self, packet: u32, cause: DropCause) {
         self.drops.push((packet, cause));

@@ -169,6 +169,7 @@ mod tests {
         Acked {
             bytes,
             packets: 1,
+            marked: 0,
             largest: 1,
             sent_at: Instant::ZERO,
             state: PacketState::default(),

@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::base::{Duration, Instant};
 use crate::metrics::Metrics;
-use crate::signals::{Feedback, KnownPath, QuickStartRequest, Request};
+use crate::signals::{Ecn, Feedback, KnownPath, QuickStartRequest, Request};
 pub use port::{LinkController, Passive};
 
 // Loss rules, which interpret lost packets on a path whose routers announce congestion by other
@@ -137,6 +137,9 @@ pub struct Acked {
     pub bytes: u64,
     /// Number of packets.
     pub packets: u64,
+    /// Number of packets that the peer newly reports as marked with CE, which may include some that
+    /// an earlier frame acknowledged. 0 while the field carries VCP codes.
+    pub marked: u64,
     /// Largest packet number.
     pub largest: u64,
     /// Time at which the packet with this number was sent.
@@ -244,6 +247,18 @@ pub trait Controller: Send + fmt::Debug {
     /// Handles restarting after a pause of `idle`, with nothing in flight.
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         let _ = (now, idle);
+    }
+
+    /// Returns the ECN codepoint of packets. Return ECT(1) only if the law responds to CE marks as
+    /// RFC 9331 (section 4) requires. It is read once per path.
+    fn ecn(&self) -> Ecn {
+        Ecn::Ect0
+    }
+
+    /// Returns the longest time that packets sent together may take at the pace, at most the
+    /// default of 1 ms. At low rates, they are sent one by one.
+    fn longest_batch(&self) -> Duration {
+        Duration::from_millis(1)
     }
 
     /// Handles a change of the largest datagram by path MTU discovery, in bytes of UDP payload.

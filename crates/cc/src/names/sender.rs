@@ -13,6 +13,7 @@ use crate::auto::AutoSender;
 use crate::base::Instant;
 use crate::cubiq::{Cubiq, CubiqParams};
 use crate::law::{Controller, Halving};
+use crate::prague::Prague;
 use crate::quick_start::{AfterGrant, QuickStart, Startable};
 use crate::signals::{Carrier, Explicit, XcpForm};
 use crate::standard::bbr::Bbr;
@@ -34,6 +35,7 @@ enum Law {
     Cubic(CubicConfig),
     Bbr(InitialConfig),
     NewReno(InitialConfig),
+    Prague(InitialConfig),
     Cubiq(CubiqParams),
     Ada(AdaConfig),
     Vcp(VcpConfig),
@@ -69,6 +71,7 @@ impl Algorithm {
         "cubic",
         "bbr",
         "newreno",
+        "prague",
         "cubiq",
         "ada",
         Self::DEFAULT,
@@ -84,6 +87,7 @@ impl Algorithm {
             "cubic" => Law::Cubic(knob::apply("cubic", CubicConfig::default(), options)?),
             "bbr" => Law::Bbr(knob::apply("bbr", InitialConfig::default(), options)?),
             "newreno" => Law::NewReno(knob::apply("newreno", InitialConfig::default(), options)?),
+            "prague" => Law::Prague(knob::apply("prague", InitialConfig::default(), options)?),
             "cubiq" => Law::Cubiq(knob::apply("cubiq", CubiqParams::default(), options)?),
             "ada" => Law::Ada(knob::apply("ada", AdaConfig::default(), options)?),
             "auto" => Law::Auto(knob::apply("auto", AutoConfig::default(), options)?),
@@ -113,6 +117,7 @@ impl Algorithm {
             Law::Cubic(_) => "cubic",
             Law::Bbr(_) => "bbr",
             Law::NewReno(_) => "newreno",
+            Law::Prague(_) => "prague",
             Law::Cubiq(_) => "cubiq",
             Law::Ada(_) => "ada",
             Law::Vcp(config) => config.name(),
@@ -132,7 +137,7 @@ impl Algorithm {
     /// it begins with.
     pub const fn explicit(&self) -> Option<Explicit> {
         match &self.law {
-            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) => None,
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Prague(_) => None,
             Law::Cubiq(_) | Law::Ada(_) => Some(Explicit::QuickStart),
             Law::Vcp(config) => Some(Explicit::Vcp(config.params.carrier)),
             Law::Auto(_) => Some(Explicit::Xcp(XcpForm::Full)),
@@ -144,7 +149,7 @@ impl Algorithm {
     /// Returns true if the law asks routers for a starting rate.
     pub const fn asks_start(&self) -> bool {
         match &self.law {
-            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Own(_) => false,
+            Law::Cubic(_) | Law::Bbr(_) | Law::NewReno(_) | Law::Prague(_) | Law::Own(_) => false,
             Law::Cubiq(_) | Law::Ada(_) => true,
             Law::Vcp(config) => config.asks_start,
             Law::Auto(config) => config.asks_start,
@@ -172,6 +177,7 @@ impl Algorithm {
             }
             Law::Bbr(config) => Box::new(Bbr::new(now, mtu, config.initial_window)),
             Law::NewReno(config) => Box::new(NewReno::newreno(mtu, config.initial_window)),
+            Law::Prague(config) => Box::new(Prague::new(mtu, config.initial_window)),
             Law::Cubiq(params) => Box::new(Cubiq::cubiq(mtu, params)),
             Law::Ada(config) => Box::new(Ada::ada(mtu, config.initial_window, config.rate)),
             Law::Vcp(config) => {
@@ -254,7 +260,9 @@ impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.law {
             Law::Cubic(config) => knob::show(f, self.name(), config),
-            Law::Bbr(config) | Law::NewReno(config) => knob::show(f, self.name(), config),
+            Law::Bbr(config) | Law::NewReno(config) | Law::Prague(config) => {
+                knob::show(f, self.name(), config)
+            }
             Law::Cubiq(params) => knob::show(f, self.name(), params),
             Law::Ada(config) => knob::show(f, self.name(), config),
             Law::Vcp(config) => knob::show(f, self.name(), config),
@@ -311,6 +319,7 @@ mod serves_tests {
             ("cubic", None),
             ("bbr", None),
             ("newreno", None),
+            ("prague", None),
             ("cubiq", Some("quick-start")),
             ("ada", Some("quick-start")),
             ("vcp", Some("vcp")),

@@ -19,6 +19,35 @@ pub use xcp::{
     XcpRequest,
 };
 
+// The field of IP packets in which hops without a protocol of their own announce congestion.
+
+/// ECN field of the IP header (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not-ECT: the sender doesn't support ECN.
+    #[default]
+    NotEct = 0,
+    /// ECT(1).
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced (CE).
+    Ce = 3,
+}
+
+impl Ecn {
+    /// Reads the field from the two low bits of `bits`; other bits are ignored.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
 // Requests from senders to routers.
 
 /// Request from a sender to the routers, which is written into the next packet's shim.

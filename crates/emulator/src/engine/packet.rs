@@ -325,6 +325,20 @@ impl Owner<PacketId> for Marking<'_> {
         self.pool.mark(*id, answer, self.router);
     }
 
+    fn ecn(&self, id: &PacketId) -> Ecn {
+        let packet = self.pool.packets.get(id.0 as usize);
+        let label = packet.map(|packet| packet.label);
+        label
+            .filter(|label| !label.ecn_is_code)
+            .map_or(Ecn::NotEct, |label| label.ecn)
+    }
+
+    fn mark_ce(&mut self, id: &mut PacketId) {
+        if let Some(packet) = self.pool.packets.get_mut(id.0 as usize) {
+            packet.label.ecn = Ecn::Ce;
+        }
+    }
+
     fn dropped(&mut self, id: PacketId, _cause: DropCause) {
         self.pool.release(id);
     }

@@ -8,6 +8,7 @@ mod events;
 mod floods;
 mod fuzz_scenario;
 mod kit;
+mod l4s;
 mod laws;
 mod memory;
 mod outages;

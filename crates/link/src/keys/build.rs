@@ -12,7 +12,9 @@ use crate::impair::{
 };
 use crate::link::{Change, Link, LinkConfig, Restart, Schedule};
 use crate::port::{Port, Rebuild};
-use crate::queue::{BadRed, CoDel, CoDelConfig, DropTail, Limit, Queue, Red};
+use crate::queue::{
+    BadRed, CoDel, CoDelConfig, DropTail, DualPi2, DualPi2Config, Limit, Queue, Red,
+};
 use crate::separation::Separation;
 use crate::shaper::Shaper;
 use crate::wire::{Jitter, WireConfig};
@@ -21,6 +23,8 @@ use crate::wire::{Jitter, WireConfig};
 const SMOOTH: Duration = Duration::from_micros(100);
 /// Default round-trip time for the size of a queue without a limit.
 const DEFAULT_RTT: Duration = Duration::from_millis(200);
+/// Size of a DualPI2 queue without a limit, at the link's rate (RFC 9332, appendix A.1).
+const DUALPI2_ROOM: Duration = Duration::from_millis(250);
 /// Size of a queue without a limit on a link without a rate.
 const DEFAULT_PACKETS: u64 = 1000;
 /// Assumed rate of a link until a measurement exists: 1 Mbit/s, in bytes per second.
@@ -244,6 +248,14 @@ fn build_queue<P: Send + 'static>(
                 limit,
             })));
         }
+        QueueKind::DualPi2 => {
+            let usual = DualPi2Config::new(limit);
+            return Ok(Box::new(DualPi2::new(DualPi2Config {
+                target: spec.target.map_or(usual.target, |target| target.0),
+                step: spec.step.map_or(usual.step, |step| step.0),
+                limit,
+            })));
+        }
         QueueKind::Red => {}
     }
     let red = Red::new(spec.red(limit), rate, context.random("red"))?;
@@ -254,7 +266,10 @@ impl LinkSpec {
     /// The queue's limit; `rtt` is the round-trip time for `bdp`, unless the queue specifies
     /// one.
     pub fn limit(&self, rtt: Option<Duration>) -> Limit {
-        let rtt = self.queue.rtt.map(|rtt| rtt.0).or(rtt);
+        let rtt = match (self.queue.kind, self.queue.limit) {
+            (QueueKind::DualPi2, None) => Some(DUALPI2_ROOM),
+            _ => self.queue.rtt.map(|rtt| rtt.0).or(rtt),
+        };
         let bdp = |milli| match self.rate {
             None => Limit::Packets(DEFAULT_PACKETS),
             Some(rate) => match Limit::bdp(milli, rate.bytes(), rtt.unwrap_or(DEFAULT_RTT)) {

@@ -208,6 +208,20 @@ pub enum QueueKind {
     Red,
     /// Controlled delay (RFC 8289).
     CoDel,
+    /// A queue of low latency next to a classic one (RFC 9332).
+    DualPi2,
+}
+
+impl QueueKind {
+    /// Its name in files.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::DropTail => "droptail",
+            Self::Red => "red",
+            Self::CoDel => "codel",
+            Self::DualPi2 => "dualpi2",
+        }
+    }
 }
 
 /// A limit: `1bdp`, `100p` or bytes.
@@ -267,7 +281,8 @@ pub struct QueueSpec {
     /// The discipline.
     #[serde(default)]
     pub kind: QueueKind,
-    /// Its room; absent: one bandwidth-delay product, or 1000 packets for a link without a rate.
+    /// Its room; absent: one bandwidth-delay product (DualPI2: of 250 ms), or 1000 packets for a
+    /// link without a rate.
     pub limit: Option<LimitSpec>,
     /// The round-trip time for `bdp`.
     pub rtt: Option<Span>,
@@ -288,10 +303,12 @@ pub struct QueueSpec {
     pub bytes: Option<bool>,
     /// RED: mean packet in bytes.
     pub mean_packet: Option<u32>,
-    /// CoDel: acceptable standing delay.
+    /// CoDel: acceptable standing delay. DualPI2: the classic queue's delay.
     pub target: Option<Span>,
     /// CoDel: time for which the delay may stay above it.
     pub interval: Option<Span>,
+    /// DualPI2: delay from which all packets of the low-latency queue are marked.
+    pub step: Option<Span>,
 }
 
 impl QueueSpec {
@@ -307,43 +324,33 @@ impl QueueSpec {
                 let bad = self.red(Limit::Packets(1)).check().err()?;
                 Some(format!("RED: {bad}"))
             }
-            QueueKind::DropTail | QueueKind::CoDel => None,
+            QueueKind::DropTail | QueueKind::CoDel | QueueKind::DualPi2 => None,
         }
     }
 
     /// Returns an error if there is a key of another kind of queue.
     fn misplaced(&self) -> Option<String> {
-        let red = [
-            ("min", self.min.is_some()),
-            ("max", self.max.is_some()),
-            ("p", self.p.is_some()),
-            ("gentle", self.gentle.is_some()),
-            ("weight", self.weight.is_some()),
-            ("bytes", self.bytes.is_some()),
-            ("mean_packet", self.mean_packet.is_some()),
+        use QueueKind::{CoDel, DualPi2, Red};
+        let keys: [(&str, bool, &[QueueKind]); 10] = [
+            ("min", self.min.is_some(), &[Red]),
+            ("max", self.max.is_some(), &[Red]),
+            ("p", self.p.is_some(), &[Red]),
+            ("gentle", self.gentle.is_some(), &[Red]),
+            ("weight", self.weight.is_some(), &[Red]),
+            ("bytes", self.bytes.is_some(), &[Red]),
+            ("mean_packet", self.mean_packet.is_some(), &[Red]),
+            ("target", self.target.is_some(), &[CoDel, DualPi2]),
+            ("interval", self.interval.is_some(), &[CoDel]),
+            ("step", self.step.is_some(), &[DualPi2]),
         ];
-        let codel = [
-            ("target", self.target.is_some()),
-            ("interval", self.interval.is_some()),
-        ];
-        let foreign = |keys: &[(&'static str, bool)]| {
-            keys.iter().find_map(|(name, given)| given.then_some(*name))
-        };
-        let found = |owner, key| {
-            let own = match self.kind {
-                QueueKind::DropTail => "droptail",
-                QueueKind::Red => "red",
-                QueueKind::CoDel => "codel",
-            };
-            format!(
-                "`{key}` belongs to kind = \"{owner}\": write that instead of \"{own}\", or leave \
-                 `{key}` out"
-            )
-        };
-        let red = foreign(&red).filter(|_| self.kind != QueueKind::Red);
-        let codel = foreign(&codel).filter(|_| self.kind != QueueKind::CoDel);
-        red.map(|key| found("red", key))
-            .or(codel.map(|key| found("codel", key)))
+        let (key, _, kinds) = keys
+            .iter()
+            .find(|(_, given, kinds)| *given && !kinds.contains(&self.kind))?;
+        let (owner, own) = (kinds.first()?.name(), self.kind.name());
+        Some(format!(
+            "`{key}` belongs to kind = \"{owner}\": write that instead of \"{own}\", or leave \
+             `{key}` out"
+        ))
     }
 
     /// The parameters of a RED queue.

@@ -2,16 +2,18 @@
 //! these packets.
 
 mod codel;
+mod dualpi2;
 mod red;
 #[cfg(test)]
 mod red_tests;
 
 use std::collections::VecDeque;
 
-use pathmark_cc::{Answer, Arrival, Instant};
+use pathmark_cc::{Answer, Arrival, Ecn, Instant};
 
 use crate::stats::DropCause;
 pub use codel::{CoDel, CoDelConfig};
+pub use dualpi2::{DualPi2, DualPi2Config};
 pub use red::{BadRed, Red, RedConfig};
 
 /// A packet at a port.
@@ -192,6 +194,10 @@ impl<P> DropTail<P> {
         Some(item)
     }
 
+    pub(crate) fn oldest(&self) -> Option<&Queued<P>> {
+        self.items.front()
+    }
+
     pub(crate) fn newest(&self) -> Option<&Queued<P>> {
         self.items.back()
     }
@@ -267,6 +273,18 @@ pub trait Owner<P> {
     fn packets(&self, packet: &P) -> u32 {
         let _ = packet;
         1
+    }
+
+    /// The ECN field of a packet, for queues that mark. A field that carries something else counts
+    /// as Not-ECT.
+    fn ecn(&self, packet: &P) -> Ecn {
+        let _ = packet;
+        Ecn::NotEct
+    }
+
+    /// Writes CE into the ECN field of a packet that is not Not-ECT.
+    fn mark_ce(&mut self, packet: &mut P) {
+        let _ = packet;
     }
 
     /// Takes back a dropped packet.

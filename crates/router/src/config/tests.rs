@@ -108,6 +108,7 @@ rtt = "400ms" => separate = true => :10: & rtt
 "1bdp" => "1.5x" => :10: & queue limit
 limit = => min = 5, limit = => :10: & `min` belongs to kind = "red"
 limit = => target = "5ms", limit = => :10: & `target` belongs to kind = "codel"
+limit = => step = "1ms", limit = => :10: & `step` belongs to kind = "dualpi2"
 "droptail" => "codel", p = 0.1 => :10: & `p` belongs to kind = "red"
 "droptail" => "red", min = 20 => :10: & RED: `min` must be below `max`
 id = 7 => id = 0 => :2: & id

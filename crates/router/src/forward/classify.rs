@@ -13,8 +13,8 @@ use super::pool::Frame;
 use crate::ip::Prefix;
 use crate::offload::Super;
 
-/// Selects packets whose ECN field carries VCP's code. The ECN field of any other packet is
-/// never read or written.
+/// Selects packets whose ECN field carries VCP's code. The ECN field of any other packet is only
+/// read and written by queues that mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EcnRule {
     /// The required DSCP, if any.

@@ -13,6 +13,8 @@ mod deadlines;
 #[cfg(test)]
 mod duty_tests;
 #[cfg(test)]
+mod ecn_tests;
+#[cfg(test)]
 mod entry_tests;
 #[cfg(test)]
 mod idle_tests;

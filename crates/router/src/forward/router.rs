@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pathmark_cc::{Answer, Arrival, Instant};
+use pathmark_cc::{Answer, Arrival, Ecn, Instant};
 use pathmark_link::{DropCause, Owner};
 use pathmark_protocols::packet::Row;
 use pathmark_protocols::shim::{Carrier, Identity};
@@ -94,6 +94,20 @@ impl Owner<Frame> for PacketStore {
 
     fn mark_one(&mut self, run: &mut Frame, index: u32, answer: &Answer) {
         self.write(run, index, answer);
+    }
+
+    /// An IP header's, unless it carries VCP's code.
+    fn ecn(&self, packet: &Frame) -> Ecn {
+        let layout = Layout::walk(packet.bytes()).ok();
+        let layout = layout.filter(|_| !matches!(packet.carrier, Carrier::Ecn));
+        let bits = layout.and_then(|layout| layout.ecn(packet.bytes()));
+        Ecn::from_bits(bits.unwrap_or(0))
+    }
+
+    fn mark_ce(&mut self, packet: &mut Frame) {
+        if let Ok(layout) = Layout::walk(packet.bytes()) {
+            layout.set_ecn(packet.bytes_mut(), Ecn::Ce as u8);
+        }
     }
 
     fn dropped(&mut self, packet: Frame, _cause: DropCause) {

@@ -426,6 +426,7 @@ mod tests {
         Acked {
             bytes,
             packets: bytes / 1000,
+            marked: 0,
             largest: 0,
             sent_at: Instant::ZERO,
             state: PacketState::default(),

@@ -8,8 +8,10 @@ use crate::{Duration, Instant};
 const UNIT: u64 = 1_000_000_000;
 /// Packets that may always be sent together: an initial window (RFC 9002 §7.2, §7.7).
 const BURST_PACKETS: u64 = 10;
-/// At high rates, a batch holds the bytes of this much time.
+/// At high rates, a batch holds the bytes of this much time, unless the law wants shorter ones.
 const QUANTUM: Duration = Duration::from_millis(1);
+/// A timer may be this late without loss of rate.
+const LATE_TIMER: Duration = Duration::from_millis(1);
 /// Largest batch that one system call with segmentation offload can send.
 const BATCH_BYTES: u64 = 64 * 1024 - 1500;
 /// Upper bound of the credit at any rate (16 MB), far below an overflow of the
@@ -22,7 +24,8 @@ const GAIN: (u64, u64) = (5, 4);
 ///
 /// The bucket holds ten packets, or the bytes of two milliseconds if that is more: one batch,
 /// plus an allowance for a late timer. At up to about 60 Mbit/s, a router's buffer therefore
-/// receives at most ten packets at once.
+/// receives at most ten packets at once. With shorter batches, it holds two packets or one batch,
+/// and more only while the time of [`next`](Self::next) has passed.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     /// Bytes per second. `None`: no rate can be derived yet, so only the window limits the
@@ -33,6 +36,10 @@ pub struct Pacer {
     credit: u64,
     capacity: u64,
     updated: Instant,
+    /// The time of a batch.
+    quantum: Duration,
+    /// When the sender wanted to be called, since it last sent.
+    due: Option<Instant>,
     /// The arguments from which `rate` was computed.
     basis: (u64, Option<Duration>, Option<u64>),
 }
@@ -47,6 +54,8 @@ impl Pacer {
             credit: capacity,
             capacity,
             updated: now,
+            quantum: QUANTUM,
+            due: None,
             basis: (0, None, None),
         }
     }
@@ -82,14 +91,28 @@ impl Pacer {
         self.resize();
     }
 
+    /// Sets the time that a batch takes at most, unless it is a single packet. It can't exceed the
+    /// default of 1 ms.
+    pub fn set_quantum(&mut self, quantum: Duration) {
+        if quantum != self.quantum {
+            self.quantum = quantum.min(QUANTUM);
+            self.resize();
+        }
+    }
+
     fn resize(&mut self) {
-        let burst = (BURST_PACKETS * self.mtu).max(self.per_quantum().saturating_mul(2));
+        let burst = if self.quantum < QUANTUM {
+            (2 * self.mtu).max(self.per_quantum())
+        } else {
+            (BURST_PACKETS * self.mtu).max(self.per_quantum().saturating_mul(2))
+        };
         self.capacity = burst.min(MAX_BURST) * UNIT;
         self.credit = self.credit.min(self.capacity);
     }
 
     fn per_quantum(&self) -> u64 {
-        self.rate.unwrap_or(0) / 1000 * QUANTUM.as_millis() as u64
+        let micros = u64::try_from(self.quantum.as_micros()).unwrap_or(0);
+        self.rate.unwrap_or(0) / 1000 * micros / 1000
     }
 
     fn refill(&mut self, now: Instant) {
@@ -98,8 +121,14 @@ impl Pacer {
             return;
         }
         self.updated = now;
-        let earned = elapsed.saturating_mul(self.rate.unwrap_or(u64::MAX));
-        self.credit = self.credit.saturating_add(earned).min(self.capacity);
+        let rate = self.rate.unwrap_or(u64::MAX);
+        let earned = elapsed.saturating_mul(rate);
+        let late = self.due.map_or(0, |due| {
+            let late = now.saturating_since(due).min(LATE_TIMER);
+            rate.saturating_mul(u64::from(late.subsec_nanos()))
+        });
+        let capacity = self.capacity.saturating_add(late);
+        self.credit = self.credit.saturating_add(earned).min(capacity);
     }
 
     /// Returns how many bytes are worth waiting for, so that they can be sent together: a
@@ -131,13 +160,16 @@ impl Pacer {
         let missing = wanted
             .checked_sub(self.credit)
             .filter(|&missing| missing > 0)?;
-        Some(now + Duration::from_nanos(missing.div_ceil(rate)))
+        let at = now + Duration::from_nanos(missing.div_ceil(rate));
+        self.due = (self.quantum < QUANTUM).then_some(at);
+        Some(at)
     }
 
     /// Records that `bytes` were sent. If this exceeds the credit, as it can for probes, the
     /// bucket becomes empty without going into debt.
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         self.refill(now);
+        self.due = None;
         self.credit = self.credit.saturating_sub(bytes.saturating_mul(UNIT));
     }
 
@@ -274,6 +306,25 @@ mod tests {
         assert_eq!(batch(12_500_000), (12_500, 25_000), "100 Mbit/s");
         assert_eq!(batch(1_250_000_000), (BATCH_BYTES, 2_500_000), "10 Gbit/s");
         assert_eq!(batch(u64::MAX).1, MAX_BURST);
+    }
+
+    /// A sender that is late by its timer sends what it missed, but no more after a pause.
+    #[test]
+    fn short_batches_leave_no_burst_after_a_pause() {
+        let us = |n| Instant::ZERO + Duration::from_micros(n);
+        let mut pacer = Pacer::new(us(0), MTU);
+        pacer.set_quantum(Duration::from_micros(250));
+        pacer.set(us(0), 0, None, Some(5_000_000));
+        assert_eq!(pacer.batch(), 1400, "40 Mbit/s");
+        pacer.on_sent(us(0), 2800);
+        assert_eq!(pacer.next(us(0), 1400), Some(us(280)));
+        assert_eq!(pacer.available(us(1080)), 5400, "800 µs late");
+        pacer.on_sent(us(1080), 5400);
+        assert_eq!(pacer.available(us(90_000)), 2800);
+        // From 90 Mbit/s on, a batch is more than two packets.
+        pacer.set(us(90_000), 0, None, Some(125_000_000));
+        assert_eq!(pacer.batch(), 31_250);
+        assert_eq!(pacer.available(us(190_000)), 31_250);
     }
 
     proptest! {

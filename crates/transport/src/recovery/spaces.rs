@@ -210,8 +210,7 @@ impl<F> Recovery<F> {
             });
         if newly.packets > 0 {
             self.last_activity = self.last_activity.max(now);
-            // A server's ACKs of Initial packets prove nothing: it may still be blocked
-            // (§6.2.1).
+            // A server's ACKs of Initial packets prove nothing: it may still be blocked (§6.2.1).
             if newly.ack_eliciting && self.peer_validated {
                 self.pto.reset();
             }
@@ -219,6 +218,7 @@ impl<F> Recovery<F> {
         let acked = newly.largest.map(|(largest, sent_at, state)| Acked {
             bytes: newly.bytes,
             packets: newly.counted,
+            marked: 0,
             largest,
             sent_at,
             state,

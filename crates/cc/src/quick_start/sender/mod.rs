@@ -16,7 +16,7 @@ use crate::base::arith::mul_div;
 use crate::base::{Duration, Instant};
 use crate::law::{Acked, Controller, Limit, Limits, Lost, PacketState, Sent};
 use crate::metrics::{Metrics, QuickStartMetrics, QuickStartOutcome};
-use crate::signals::{Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
+use crate::signals::{Ecn, Feedback, KnownPath, QuickStartPurpose, QuickStartRequest, Request};
 use flight::{Falling, Flight, Landing};
 use question::{ConfirmQuestion, Question};
 
@@ -396,6 +396,14 @@ impl<C: Startable> Controller for QuickStart<C> {
 
     fn signal_every(&self) -> u32 {
         self.law.signal_every()
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.law.ecn()
+    }
+
+    fn longest_batch(&self) -> Duration {
+        self.law.longest_batch()
     }
 
     fn asks(&self) -> bool {

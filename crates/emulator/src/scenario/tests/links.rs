@@ -67,6 +67,7 @@ fn keys_of_another_kind_of_queue_are_refused() {
         "droptail", min = 3 => :20: => queue => `min` belongs to kind = "red" => of "droptail"
         "codel", gentle = true => :20: => `gentle` => "red" => "codel"
         "red", target = "5ms" => :20: => `target` => leave `target` out
+        "dualpi2", interval = "5ms" => `interval` belongs to kind = "codel" => of "dualpi2"
         "droptail", mni = 3 => :20: => did you mean `min`
     "#;
     refused(queued, rows);

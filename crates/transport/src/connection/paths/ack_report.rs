@@ -158,6 +158,7 @@ impl Path {
         };
         let mut acked = outcome.and_then(|o| o.acked);
         if let Some(acked) = &mut acked {
+            acked.marked = marked;
             acked.forward_delay = self.forward_delay(now, acked, peer_time, delay);
         }
         let controller = &mut self.route.controller;
@@ -165,6 +166,7 @@ impl Path {
             let nothing = Acked {
                 bytes: 0,
                 packets: 0,
+                marked: 0,
                 largest: 0,
                 sent_at: now,
                 state: pathmark_cc::PacketState::default(),

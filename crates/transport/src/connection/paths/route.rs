@@ -57,16 +57,22 @@ pub(in crate::connection) struct Route {
 
 impl Route {
     pub(super) fn new(now: Instant, config: &TransportConfig) -> Self {
-        let mark = if config.ecn { Ecn::Ect0 } else { Ecn::NotEct };
         let most = config.max_mtu.unwrap_or(LARGEST_MTU);
         let mut mtud = Mtud::with_base(config.initial_mtu, most);
         if config.max_mtu.is_none() {
             mtud.set_ceiling(ETHERNET_MTU);
         }
         let mtu = mtud.mtu();
+        let controller = config.controller.build(now, mtu);
+        let pacer = Pacer::new(now, mtu);
+        let mark = if config.ecn {
+            controller.ecn()
+        } else {
+            Ecn::NotEct
+        };
         Self {
-            controller: config.controller.build(now, mtu),
-            pacer: Pacer::new(now, mtu),
+            controller,
+            pacer,
             starts: Starts::default(),
             mtud,
             ecn: EcnValidation::new(mark),
@@ -113,6 +119,7 @@ impl Route {
         let rate = rate.map(|rate| rate.saturating_add(self.starts.rate()));
         let sum = window.saturating_add(self.starts.bytes());
         self.pacer.set(now, sum, srtt, rate);
+        self.pacer.set_quantum(self.controller.longest_batch());
         window
     }
 

@@ -65,12 +65,36 @@ fn it_can_be_switched_off() {
     assert!(pair.client.batches.iter().all(|b| b.ecn == Ecn::NotEct));
 }
 
-/// Returns how long an upload of 3 MB takes from a client with `cubic` over 50 Mbit/s and 20 ms,
-/// and the final state of ECN. The path has `fault` after 1 MB.
-fn uploaded(ecn: bool, seed: u64, fault: impl Fn(&mut Pair, bool)) -> (Duration, EcnState, Pair) {
-    let law = Algorithm::parse("cubic").unwrap();
+/// A client with this law.
+fn sender(law: &str, seed: u64) -> Setup {
+    let law = Algorithm::parse(law).unwrap();
     let mut setup = Setup::new(|setup| setup.seed = seed);
     setup.client.controller = Arc::new(move |now: Instant, mtu| law.controller(now, mtu));
+    setup
+}
+
+/// A scalable law has ECT(1), which paths clear as well.
+#[test]
+fn a_scalable_law_sends_ect1_until_the_path_fails_it() {
+    for (fault, mark) in [(None, Ecn::Ect1), (Some(Ecn::NotEct), Ecn::NotEct)] {
+        let mut pair = Pair::with(sender("prague", 1));
+        pair.up.faults.ecn = fault;
+        pair.connect();
+        upload(&mut pair, 100_000);
+        pair.upload(100_000, Duration::from_secs(10));
+        assert_eq!(last_marks(&pair), [mark; 3]);
+    }
+}
+
+/// Returns how long an upload of 3 MB takes from a client with this law over 50 Mbit/s and 20 ms,
+/// and the final state of ECN. The path has `fault` after 1 MB.
+fn uploaded(
+    law: &str,
+    ecn: bool,
+    seed: u64,
+    fault: impl Fn(&mut Pair, bool),
+) -> (Duration, EcnState, Pair) {
+    let mut setup = sender(law, seed);
     setup.client.ecn = ecn;
     let mut pair = Pair::connected(setup);
     pair.up.rate = Some(6_250_000);
@@ -93,14 +117,14 @@ fn upload_for(pair: &mut Pair, seconds: u32) {
 /// continues without marks, as fast as without ECN.
 #[test]
 fn marks_that_are_dropped_later_are_given_up() {
-    for both_ways in [false, true] {
+    for (law, both_ways) in [("cubic", false), ("cubic", true), ("prague", false)] {
         let fault = |pair: &mut Pair, on| {
             pair.up.faults.eats_marks = on;
             pair.down.faults.eats_marks = on && both_ways;
         };
-        let (plain, state, _) = uploaded(false, 1, fault);
+        let (plain, state, _) = uploaded(law, false, 1, fault);
         assert_eq!(state, EcnState::Off);
-        let (took, state, mut pair) = uploaded(true, 1, fault);
+        let (took, state, mut pair) = uploaded(law, true, 1, fault);
         assert_eq!(state, EcnState::Failed(EcnFailure::Dropped));
         let most = plain + Duration::from_millis(1500);
         assert!(took <= most, "{took:?} instead of {plain:?}");
@@ -115,10 +139,10 @@ fn marks_that_are_dropped_later_are_given_up() {
 /// reference.
 #[test]
 fn marks_that_all_become_ce_are_given_up() {
-    for marked_from in [0, 1] {
+    for (law, marked_from) in [("cubic", 0), ("cubic", 1), ("prague", 0)] {
         let fault = |pair: &mut Pair, on| pair.up.faults.marks_all = on;
-        let (plain, ..) = uploaded(false, 1 + marked_from, fault);
-        let (took, state, mut pair) = uploaded(true, 1 + marked_from, fault);
+        let (plain, ..) = uploaded(law, false, 1 + marked_from, fault);
+        let (took, state, mut pair) = uploaded(law, true, 1 + marked_from, fault);
         assert_eq!(state, EcnState::Failed(EcnFailure::AllCe));
         let most = plain + Duration::from_millis(1500);
         assert!(took <= most, "{took:?} instead of {plain:?}");

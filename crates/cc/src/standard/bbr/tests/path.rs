@@ -218,6 +218,7 @@ impl Run {
         let acked = Acked {
             bytes: packets * MTU,
             packets,
+            marked: 0,
             largest,
             sent_at: Instant::from_nanos(packet.sent_at),
             state: packet.state,

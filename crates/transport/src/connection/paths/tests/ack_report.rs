@@ -19,6 +19,7 @@ fn outcome(largest: u64, sent_at: Instant, rtt: Duration, newly: Newly) -> AckOu
     let acked = Acked {
         bytes: 1200,
         packets: 1,
+        marked: 0,
         largest,
         sent_at,
         state: PacketState::default(),
