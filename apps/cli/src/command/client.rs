@@ -133,7 +133,7 @@ impl ClientArgs {
                     "pathmark: no answer over UDP from {}: continuing over TCP (HTTP/2)",
                     output::plain(&target.server())
                 );
-                let client = Client::over_tcp(connection, &authority, limits).await?;
+                let client = Client::over_tcp(*connection, &authority, limits).await?;
                 (None, client, handshake, None)
             }
         };

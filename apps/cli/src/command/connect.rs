@@ -43,7 +43,7 @@ pub(super) struct Connected<T> {
 #[derive(Debug)]
 pub(super) enum Carrier<T> {
     Quic(Connected<T>),
-    Tcp(TcpConnection, Duration),
+    Tcp(Box<TcpConnection>, Duration),
 }
 
 /// How long a client tries.

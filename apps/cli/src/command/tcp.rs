@@ -75,7 +75,7 @@ pub(super) async fn either<T>(
     over_tcp: impl Future<Output = anyhow::Result<(TcpConnection, Duration)>>,
 ) -> Result<Carrier<T>, Failure> {
     let (mut over_udp, mut over_tcp) = (pin!(over_udp), pin!(over_tcp));
-    let tcp = |(connection, took)| Carrier::Tcp(connection, took);
+    let tcp = |(connection, took)| Carrier::Tcp(Box::new(connection), took);
     let first = tokio::select! {
         biased;
         over_udp = &mut over_udp => Some(over_udp),

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A connection, or the reason why there is none.
 #[derive(Clone)]
 pub(super) enum State {
-    Up(Kept),
+    Up(Box<Kept>),
     Down(String),
     /// The proxy doesn't answer on the connection. Flows fail immediately until it answers again
     /// or there is another connection.
@@ -103,7 +103,7 @@ impl Keeper {
         let found = tokio::time::timeout(time, state.wait_for(decided)).await;
         match found {
             Ok(Ok(found)) => match &*found {
-                State::Up(kept) => Ok(kept.clone()),
+                State::Up(kept) => Ok((**kept).clone()),
                 silent => Err(Refusal::Proxy(silent.why())),
             },
             _ => Err(Refusal::Proxy(self.now().why())),
@@ -210,7 +210,7 @@ async fn hold(
             quic: quic.clone(),
             id: *id,
         };
-        tell.send_replace(State::Up(kept.clone()));
+        tell.send_replace(State::Up(Box::new(kept.clone())));
         let replaced = tokio::select! {
             never = check_kind(&kept.quic.link, server) => match never {},
             lost = connection.closed() => {
@@ -274,7 +274,7 @@ async fn replace(
             Some(quic) => return quic,
             None => {
                 tracing::info!("the proxy answers again: the connection goes on");
-                tell.send_replace(State::Up(kept.clone()));
+                tell.send_replace(State::Up(Box::new(kept.clone())));
             }
         }
     }

@@ -81,10 +81,11 @@ fn poll_send(
 
 /// Ends the content.
 fn finish(stream: &mut SendStream<Bytes>, trailers: Option<HeaderMap>) -> Result<(), LinkError> {
-    Ok(match trailers {
+    match trailers {
         Some(trailers) => stream.send_trailers(trailers)?,
         None => stream.send_data(Bytes::new(), true)?,
-    })
+    }
+    Ok(())
 }
 
 /// Returns the next bytes of content, or `None` at its end. Dropping the future loses no bytes.
