@@ -10,14 +10,14 @@ use pathmark_http3::client::{Client, ClientLimits};
 use pathmark_http3::pace::Pace;
 use pathmark_http3::wire::ALPN;
 
-use super::connect::{Carrier, ConnectArgs, Connected, Way};
+use super::connect::{ConnectArgs, Connected, Way};
 use super::reconnect::ReconnectArgs;
 use super::session::{self, Stop};
 use super::state::uploads::Uploads;
 use super::state::{StateArgs, Visit};
 use super::target::Target;
 use super::trust::{HostTrustArgs, ShowArgs};
-use super::{Failure, clients, connect, output, values};
+use super::{Failure, clients, connect, output, tcp::Carrier, values};
 
 /// The environment variable with a token.
 const TOKEN: &str = "PATHMARK_TOKEN";

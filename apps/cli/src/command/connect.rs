@@ -8,19 +8,17 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use pathmark_http3::wire::{ALPN_TCP, TcpConnection};
+use pathmark_http3::wire::ALPN_TCP;
 use pathmark_transport::connection::ConnectionError;
 use pathmark_transport::wire::TransportErrorCode;
 
 use super::reconnect::NoAnswer;
 use super::session::{Stop, interrupted, now};
 use super::target::Target;
+use super::tcp::{self, Carrier, STAGGER};
 use super::trust::{Judge, Shown};
-use super::{Failure, output, tcp, values};
+use super::{Failure, output, values};
 use pathmark::{ClientConfig, Connection, Endpoint, TransportConfig};
-
-/// Delay between attempts to reach the addresses of a host (RFC 8305 section 5).
-pub(super) const STAGGER: Duration = Duration::from_millis(250);
 
 /// Time without an answer after which the user is informed, which should happen within 2 s.
 /// Unless a packet is lost, a handshake over 600 ms is faster than this, even with a Retry.
@@ -37,13 +35,6 @@ pub(super) struct Connected<T> {
     pub(super) handshake: Duration,
     /// The value that was prepared for this connection.
     pub(super) prepared: T,
-}
-
-/// A connection over UDP, or over TCP with the time that it took to begin.
-#[derive(Debug)]
-pub(super) enum Carrier<T> {
-    Quic(Connected<T>),
-    Tcp(Box<TcpConnection>, Duration),
 }
 
 /// How long a client tries.
@@ -96,7 +87,7 @@ pub(super) async fn connect_any<T>(
     transport: TransportConfig,
     before: impl FnMut(&Endpoint, SocketAddr) -> T,
     tcp: bool,
-) -> Result<Carrier<T>, Failure> {
+) -> Result<Carrier<Connected<T>>, Failure> {
     let Way {
         target,
         trust,

@@ -14,15 +14,23 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Failure;
-use super::connect::{Carrier, Connected, STAGGER};
 use super::reconnect::NoAnswer;
 use super::session::now;
 
+/// Delay between attempts to reach the addresses of a host (RFC 8305 section 5).
+pub(super) const STAGGER: Duration = Duration::from_millis(250);
 /// The head start of UDP: its first packet and two repetitions without a known round-trip time
 /// (RFC 9002 section 6.2.2) have had no answer.
 const HEAD_START: Duration = Duration::from_secs(1);
 /// Time for an answer over UDP after a server over TCP was refused. It may be another program.
 const LAST_CHANCE: Duration = Duration::from_secs(2);
+
+/// A connection over UDP, or over TCP with the time that it took to begin.
+#[derive(Debug)]
+pub(super) enum Carrier<Q> {
+    Quic(Q),
+    Tcp(Box<TcpConnection>, Duration),
+}
 
 /// Connects to the address that answers first, and returns how long this took.
 pub(super) async fn race(
@@ -70,10 +78,10 @@ fn is_answer(failure: &Failure) -> bool {
 
 /// Waits for a connection over UDP, and after its head start for one over TCP. An error of a server
 /// over UDP is final.
-pub(super) async fn either<T>(
-    over_udp: impl Future<Output = Result<Connected<T>, Failure>>,
+pub(super) async fn either<Q>(
+    over_udp: impl Future<Output = Result<Q, Failure>>,
     over_tcp: impl Future<Output = anyhow::Result<(TcpConnection, Duration)>>,
-) -> Result<Carrier<T>, Failure> {
+) -> Result<Carrier<Q>, Failure> {
     let (mut over_udp, mut over_tcp) = (pin!(over_udp), pin!(over_tcp));
     let tcp = |(connection, took)| Carrier::Tcp(Box::new(connection), took);
     let first = tokio::select! {
