@@ -114,6 +114,16 @@ fn paper_spells_out_what_it_means() {
 }
 
 #[test]
+fn ports_of_the_papers_survive_a_round_trip() {
+    for name in ["vcp", "vcp+bise", "xcp", "xcp-i"] {
+        let printed = |text: &str| LinkAlgorithm::parse(text).unwrap().to_string();
+        let port = printed(&format!("{name}[paper]"));
+        assert_ne!(port, name);
+        assert_eq!(printed(&port), port);
+    }
+}
+
+#[test]
 fn senders_say_where_codes_travel() {
     use crate::signals::Carrier;
     let carrier = |text: &str| Algorithm::parse(text).unwrap().carrier();

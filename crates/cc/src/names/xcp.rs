@@ -129,6 +129,9 @@ pub(super) const LINK: &[Knob<XcpLinkParams>] = &[
     knob! { beta_ppm: "beta", Ppm(0..=1_000_000),
         "the share of the queue taken back per interval, from 0 to 1, such as 0.226"
     },
+    knob! { guard: "guard", Switch,
+        "`yes` (nothing is given that the buffer could not take) or `no`"
+    },
     knob! { whole: "whole", Switch,
         "`yes` (tell window changes in whole packets, for comparison) or `no`"
     },
