@@ -125,7 +125,7 @@ async fn concurrent_puts_share_a_quota() {
 }
 
 #[tokio::test]
-pub(crate) async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
+async fn a_length_that_the_disk_cannot_hold_is_refused_before_the_content() {
     let served = Served::new(PutRights::New);
     let link = served.link().await;
     let most = u64::MAX.to_string();

@@ -101,7 +101,7 @@ pub(crate) async fn a_put_goes_on_where_it_broke_off() {
 
 /// The same directory is served by a restarted server that has no memory of the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn a_put_goes_on_with_another_server_process() {
+async fn a_put_goes_on_with_another_server_process() {
     let scene = Scene::new();
     scene.break_off(2_000_000).await;
     // Once its file isn't locked any more, the first server has ended the request.
