@@ -14,7 +14,7 @@ use crate::common::offered::{Offered, until};
 use crate::common::{Process, Server, ended, json, names, object, pathmark, run, words};
 
 /// More than both sides buffer of a file in transfer.
-const BYTES: usize = 5_000_000;
+const BYTES: usize = 10_000_000;
 
 fn serve(offered: &Offered, address: &str) -> Server {
     Server::offering(offered, address, &["--allow-put"])

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::common::offered::{Offered, until};
 use crate::common::{self, Process, Server, json, names, pathmark, words};
 
-const BYTES: usize = 20_000_000;
+const BYTES: usize = 40_000_000;
 
 struct Scene {
     offered: Offered,

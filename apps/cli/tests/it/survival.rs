@@ -47,12 +47,11 @@ fn failed(output: &Output, word: &str) {
 #[test]
 fn a_get_goes_on_after_its_server_was_killed() {
     let (there, here) = (Offered::new(), TempDir::new().unwrap());
-    let large = write(&there.path().join("large"), 20_000_000);
+    let large = write(&there.path().join("large"), 150_000_000);
     let server = serve(&there, "127.0.0.1:0");
     let (address, target) = (server.address.clone(), server.at("large"));
     let out = here.path().to_str().unwrap();
-    let words = ["get", &target, "-o", out, "--pin", &server.pin, "--json"];
-    let client = Process::start(&[&words[..], &["--limit", "10MB"]].concat());
+    let client = Process::start(&["get", &target, "-o", out, "--pin", &server.pin, "--json"]);
     until_unfinished(here.path(), 1_000_000);
     drop(server);
     let server = serve(&there, &address);

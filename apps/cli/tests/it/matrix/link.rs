@@ -14,8 +14,8 @@ use super::bed::Way;
 use crate::common::offered::{Offered, until_unfinished};
 use crate::common::{at_once, content, pathmark};
 
-/// Transferred at 8 MB/s. This is more of a file in transfer than both sides can buffer.
-const BYTES: usize = 16_000_000;
+/// Transferred at 20 MB/s. This is more of a file in transfer than both sides can buffer.
+const BYTES: usize = 40_000_000;
 
 fn set(node: &Node, state: &str) {
     let mut ip = Command::new("ip");
@@ -55,7 +55,7 @@ fn cell(way: Way, at_server: bool, time: Duration) {
         Way::Get => pathmark(&["get", "10.0.1.1:4433/f", "-o", to.to_str().unwrap()]),
         Way::Put => pathmark(&["put", source.to_str().unwrap(), "10.0.1.1:4433"]),
     };
-    command.args(["--limit", "8MB", "--reconnect", "--quiet"]);
+    command.args(["--limit", "20MB", "--reconnect", "--quiet"]);
     command.args(["--pin", said["pin"].as_str().unwrap()]);
     let mut moving = client.spawn(command, &[]).unwrap();
     until_unfinished(to, 1);
