@@ -32,7 +32,7 @@ pub(super) struct Paint {
 }
 
 /// Paints of the laws in the order of [`Algorithm::NAMES`]. Laws without routers are grey.
-const LAWS: [Paint; 12] = [
+const LAWS: [Paint; 13] = [
     solid(213, 94, 0),
     solid(106, 47, 0),
     solid(230, 159, 0),
@@ -42,6 +42,7 @@ const LAWS: [Paint; 12] = [
     solid(90, 90, 90),
     dashed(40, 40, 40, 2, 3),
     dashed(150, 150, 150, 7, 4),
+    solid(140, 170, 30),
     solid(204, 121, 167),
     solid(120, 50, 110),
     solid(0, 114, 178),
