@@ -39,6 +39,8 @@ struct State {
     taken: usize,
     /// The number of the next place. Numbers also give the order in which places were taken.
     next: u64,
+    /// Those that wait, of all hosts.
+    waiting: usize,
     hosts: BTreeMap<IpAddr, Host>,
 }
 
@@ -131,7 +133,8 @@ impl Places {
 
     /// Gives free places to waiting hosts.
     fn serve(&self, state: &mut State) {
-        while state.taken < self.0.most {
+        // Without this, each end of a connection would look at all hosts.
+        while state.waiting > 0 && state.taken < self.0.most {
             let may = |host: &Host| !host.waiting.is_empty() && host.count() < self.0.each;
             let hosts = state.hosts.iter().filter(|(_, host)| may(host));
             let next = hosts.min_by_key(|(_, host)| (host.held.len(), host.latest));
@@ -140,6 +143,7 @@ impl Places {
             };
             let waiting = state.hosts.get_mut(&address);
             let waiting = waiting.and_then(|host| host.waiting.pop_front());
+            state.waiting -= usize::from(waiting.is_some());
             // Skip waiters that have given up, because giving back their place would need this
             // lock.
             if let Some(waiting) = waiting.filter(|waiting| !waiting.is_closed()) {
@@ -224,13 +228,15 @@ impl Share {
         } = *self.places.0;
         let waiting = {
             let mut state = lock(&self.places.0.state);
+            let state = &mut *state;
             let host = state.hosts.entry(self.host).or_default();
             while host.waiting.front().is_some_and(oneshot::Sender::is_closed) {
                 host.waiting.pop_front();
+                state.waiting -= 1;
             }
             let (own, waits) = (host.held.len(), !host.waiting.is_empty());
             if !waits && host.count() < each && state.taken < most {
-                return Some(self.places.give(&mut state, self.host));
+                return Some(self.places.give(state, self.host));
             }
             if displaces {
                 // With a difference below two, both hosts would only exchange roles.
@@ -239,6 +245,7 @@ impl Share {
             let (tell, waiting) = oneshot::channel();
             let host = state.hosts.entry(self.host).or_default();
             host.waiting.push_back(tell);
+            state.waiting += 1;
             waiting
         };
         waiting.await.ok()
@@ -375,7 +382,8 @@ mod tests {
         assert!(queued.remove(0).now_or_never().unwrap().is_some());
         drop((queued, held));
         assert_eq!(lock(&places.0.state).taken, 0);
-        assert!(lock(&places.0.state).hosts.is_empty());
+        let state = lock(&places.0.state);
+        assert!(state.hosts.is_empty() && state.waiting == 0);
     }
 
     #[test]

@@ -200,6 +200,7 @@ async fn lines_of(log: &std::path::Path, number: usize) -> Vec<serde_json::Value
                 .map(|line| serde_json::from_str(line).unwrap())
                 .collect();
         }
+        // Nothing tells that the proxy has written a line.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -100,11 +100,8 @@ impl Client {
         limits: ClientLimits,
     ) -> Result<Self, LinkError> {
         let link = ClientLink::new(connection, limits.head_bytes);
-        Ok(Self::of(
-            within(limits.stall, link).await?,
-            authority,
-            limits,
-        ))
+        let link = within(limits.stall, link).await?;
+        Ok(Self::of(link, authority, limits))
     }
 
     /// Begins HTTP/2 on a connection over TCP.
@@ -117,11 +114,8 @@ impl Client {
         limits: ClientLimits,
     ) -> Result<Self, LinkError> {
         let link = ClientLink::over_tcp(connection, limits.head_bytes);
-        Ok(Self::of(
-            within(limits.stall, link).await?,
-            authority,
-            limits,
-        ))
+        let link = within(limits.stall, link).await?;
+        Ok(Self::of(link, authority, limits))
     }
 
     fn of(link: ClientLink, authority: &str, limits: ClientLimits) -> Self {

@@ -99,6 +99,7 @@ async fn throw(served: &Served, streams: Vec<(Vec<u8>, usize, u8)>, control: &[u
             }
         }
     }
+    // Nothing tells whether the server has read garbage that it doesn't answer.
     tokio::time::sleep(Duration::from_millis(5)).await;
 }
 

@@ -1,4 +1,4 @@
-//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): the sender for hops that mark ECT(1)
+//! Prague (draft-briscoe-iccrg-prague-congestion-control): the sender for hops that mark ECT(1)
 //! packets with CE long before a queue grows (L4S, RFC 9330).
 //!
 //! Such a hop marks some packets in every round trip, so the share of marked packets says how much

@@ -37,6 +37,8 @@ impl<P> Port<P> {
     /// them, instead of in front of the link. A port that follows a trace stops doing so. Returns
     /// the same as [`set_rate`](Self::set_rate).
     pub fn set_report(&mut self, now: Instant, report: Option<u64>) -> Option<Retimed> {
+        // If nothing is or was reported, the rate stays as it is.
+        report.or(self.report.map(|report| report.rate))?;
         let own = self.own_rate();
         self.report = report.map(|rate| Report { rate, own });
         self.set_rate(now, own)

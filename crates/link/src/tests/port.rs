@@ -195,6 +195,8 @@ fn a_trace_says_when_packets_leave_and_what_the_link_could_have_carried() {
     let events = witness.events.clone();
     let mut port =
         Port::new(Instant::ZERO, queue, shaper).with_controller(Instant::ZERO, Box::new(witness));
+    // A report that nobody has made can be withdrawn without any effect.
+    assert_eq!(port.set_report(Instant::ZERO, None), None);
     let (mut log, mut left) = (Log::default(), Vec::new());
     let ms = Instant::from_millis;
     for id in 0..3u32 {

@@ -94,8 +94,8 @@ impl Pacer {
     /// Sets the time that a batch takes at most, unless it is a single packet. It can't exceed the
     /// default of 1 ms.
     pub fn set_quantum(&mut self, quantum: Duration) {
-        if quantum != self.quantum {
-            self.quantum = quantum.min(QUANTUM);
+        let before = std::mem::replace(&mut self.quantum, quantum.min(QUANTUM));
+        if before != self.quantum {
             self.resize();
         }
     }
